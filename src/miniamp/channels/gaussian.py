@@ -1,0 +1,57 @@
+"""The Gaussian channel: linear regression."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from miniamp import checks
+from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.channels.base import Channel
+
+#: Noise variance that stands for none. The noise is floored and never V: a floored V would spoil the
+#: Onsager coefficient V g (errata E3).
+NOISE_FLOOR = 1e-30
+
+
+class Gaussian(Channel):
+    """y = z + noise of variance var; var = 0 is compressed sensing without noise.
+
+    Parameters
+    ----------
+    var : float or (M,) array
+        Variance Delta of the noise, var >= 0, one for all rows or one a row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> g, curvature = Gaussian(var=1.0).output(np.array([2.0]), omega=1.0, V=1.0)
+    >>> g, curvature
+    (array([0.5]), array([0.5]))
+    """
+
+    names = ("var",)
+    #: Residuals of relative size 1e-14 are still above the rounding of Phi x.
+    _NOISELESS_RESOLUTION = 1e-28
+
+    def __init__(self, var: Given = 1.0) -> None:
+        self.var = checks.parameter("var", var, least=0.0)
+        self.resolution = self._NOISELESS_RESOLUTION if not self.var.any() else 0.0
+
+    def _total(self, V: ArrayOrFloat) -> Array:
+        return np.asarray(np.maximum(self.var, NOISE_FLOOR) + V)
+
+    def log_partition(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
+        total = self._total(V)
+        return np.asarray(-0.5 * (np.log(2.0 * np.pi * total) + np.square(y - omega) / total))
+
+    def output(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
+        curvature = 1.0 / self._total(V)
+        g = np.asarray((y - omega) * curvature)
+        return g, np.broadcast_to(curvature, g.shape)
+
+    def predict(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
+        mean, var = np.broadcast_arrays(np.asarray(omega, dtype=np.float64), V + self.var)
+        return mean, var
+
+    def sample(self, rng: np.random.Generator, z: ArrayOrFloat) -> Array:
+        return np.asarray(z + np.sqrt(self.var) * rng.normal(size=np.shape(z)))

@@ -1,0 +1,137 @@
+"""The border: every argument of a user is checked here, once, in the same words.
+
+A message names the argument, what came, what was expected and the remedy. Inside the core nothing is
+checked again.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+
+from miniamp.arrays import Array, Given
+from miniamp.errors import InvalidInput, InvalidType
+
+
+def refuse(name: str, came: object, expected: str, remedy: str) -> InvalidInput:
+    """The error for an argument that cannot be used."""
+    return InvalidInput(f"{name}: got {came}, expected {expected}; {remedy}")
+
+
+def count(name: str, value: Given, least: int = 1) -> int:
+    """`value` as an int that is at least `least`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidType(
+            f"{name}: got {value!r} of type {type(value).__name__}, "
+            f"expected a whole number >= {least}; pass an int"
+        ) from None
+    if number < least:
+        raise refuse(name, number, f"a whole number >= {least}", "pass a larger one")
+    return number
+
+
+def numeric(name: str, value: Given) -> Array:
+    """`value` as a float64 array of any shape, all finite."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidType(
+            f"{name}: got {_describe(value)}, expected real numbers; "
+            "convert text, categories or complex numbers to floats first"
+        ) from None
+    if not np.isfinite(array).all():
+        raise refuse(
+            name, _first_bad(array), "finite numbers", "drop or fill missing and infinite values"
+        )
+    return array
+
+
+def number(
+    name: str, value: Given, *, least: float = -np.inf, above: float = -np.inf, most: float = np.inf
+) -> float:
+    """`value` as one finite float within the bounds."""
+    array = parameter(name, value, least=least, above=above, most=most)
+    if array.ndim != 0:
+        raise refuse(name, f"an array of shape {array.shape}", "one number", "pass a scalar")
+    return float(array)
+
+
+def parameter(
+    name: str, value: Given, *, least: float = -np.inf, above: float = -np.inf, most: float = np.inf
+) -> Array:
+    """A hyper-parameter: a float64 scalar or (N,) array, finite and within the bounds."""
+    array = numeric_parameter(name, value)
+    bad = (array < least) | (array <= above) | (array > most)
+    if bad.any():
+        bounds = [f">= {least:g}"] if least > -np.inf else []
+        bounds += [f"> {above:g}"] if above > -np.inf else []
+        bounds += [f"<= {most:g}"] if most < np.inf else []
+        worst = array[bad].flat[0] if array.ndim else array
+        raise refuse(
+            name, worst, "a finite number " + " and ".join(bounds), "choose a value in that range"
+        )
+    array.setflags(write=False)
+    return array
+
+
+def numeric_parameter(name: str, value: Given) -> Array:
+    """A private float64 copy of a scalar or one-dimensional hyper-parameter."""
+    array = np.array(numeric(name, value))
+    if array.ndim > 1:
+        raise refuse(
+            name, f"shape {array.shape}", "a scalar or a one-dimensional array", "ravel it"
+        )
+    return array
+
+
+def fits(name: str, shape: tuple[int, ...], size: int) -> None:
+    """Refuse hyper-parameters that are neither shared nor one a coordinate."""
+    if shape not in ((), (1,), (size,)):
+        raise refuse(
+            name,
+            f"hyper-parameters of shape {shape}",
+            f"shape () or ({size},) for {size} coefficients",
+            "give one value, or one a coefficient",
+        )
+
+
+def vector(name: str, value: Given, size: int | None = None) -> Array:
+    """`value` as a float64 vector, all finite, of length `size` where given."""
+    array = numeric(name, value)
+    if array.ndim != 1:
+        raise refuse(name, f"shape {array.shape}", "a one-dimensional array", "ravel it")
+    if size is not None and array.shape[0] != size:
+        raise refuse(
+            name, f"{array.shape[0]} values", f"{size} values", "give one value for each row"
+        )
+    return array
+
+
+def generator(name: str, value: Given) -> np.random.Generator:
+    """`value` as a NumPy random generator: one, a seed, or None for a fresh one."""
+    if isinstance(value, np.random.Generator):
+        return value
+    try:
+        return np.random.default_rng(value)
+    except (TypeError, ValueError):
+        raise InvalidType(
+            f"{name}: got {value!r}, expected a numpy.random.Generator or an integer seed; "
+            "make one with numpy.random.default_rng(0)"
+        ) from None
+
+
+def _describe(value: object) -> str:
+    kind = type(value).__name__
+    dtype = getattr(value, "dtype", None)
+    return f"{kind} of dtype {dtype}" if dtype is not None else f"{value!r:.60} of type {kind}"
+
+
+def _first_bad(array: Array) -> str:
+    where = np.argwhere(~np.isfinite(array))
+    place = tuple(int(i) for i in where[0])
+    more = f" and {len(where) - 1} more" if len(where) > 1 else ""
+    at = f" at index {place if len(place) > 1 else place[0]}" if place else ""
+    return f"{array[place]}{at}{more}"

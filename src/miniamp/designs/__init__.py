@@ -1,0 +1,8 @@
+"""Designs: who holds Phi, and how it is swept."""
+
+from miniamp.designs.averaged import Averaged
+from miniamp.designs.base import Design, Sweep
+from miniamp.designs.choose import as_design
+from miniamp.designs.dense import Dense
+
+__all__ = ["Averaged", "Dense", "Design", "Sweep", "as_design"]

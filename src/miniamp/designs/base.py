@@ -1,0 +1,76 @@
+"""What a design is: whoever holds Phi, and sweeps it once an iteration."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from miniamp.arrays import Array
+from miniamp.channels.base import Channel
+
+if TYPE_CHECKING:
+    from miniamp.designs.averaged import Averaged
+
+#: Rows are swept in blocks of about this many bytes of float64: small enough to stay in the
+#: second-level cache between the way forth (Phi x) and the way back (Phi' g).
+BLOCK_BYTES = 1 << 20
+
+
+class Sweep(NamedTuple):
+    """What one pass over Phi brings back."""
+
+    pull: Array  #: Phi' g, (N,)
+    curvature: Array  #: (Phi^2)' (-dg), (N,); with a scalar variance the sum of -dg, ()
+    memory: Any  #: g, for the Onsager term of the next iteration; opaque outside the design
+    mean_square: float  #: mean of g^2 over the rows
+    mean_curvature: float  #: mean of -dg over the rows
+
+
+class Design(ABC):
+    """A matrix Phi of M rows and N columns: the only code that touches its entries."""
+
+    shape: tuple[int, int]
+
+    @abstractmethod
+    def sandwich(self, x: Array, v: Array, y: Array, channel: Channel, memory: Any) -> Sweep:
+        """One pass over Phi: z and its variance out, the channel's answer back.
+
+        Parameters
+        ----------
+        x : (N,) array
+            Means of the coefficients.
+        v : (N,) array or ()
+            Their variances; as a scalar it is V itself, the same for every row, and no square of Phi
+            is formed.
+        y : (M,) array
+            The observations.
+        channel : Channel
+            Gives g and -dg for each row.
+        memory : Any
+            `Sweep.memory` of the iteration before, None in the first.
+        """
+
+    @abstractmethod
+    def forecast(self, x: Array, v: Array) -> tuple[Array, Array]:
+        """Mean and variance of Phi x for coefficients of means x and variances v: (M,), (M,)."""
+
+    @property
+    @abstractmethod
+    def mean_square(self) -> float:
+        """Mean of the squared entries of Phi, 1/N for the paper's i.i.d. designs."""
+
+    def averaged(self) -> Averaged:
+        """The same matrix, swept with scalar variances."""
+        from miniamp.designs.averaged import Averaged  # a design that wraps designs
+
+        return Averaged(self)
+
+    def diagnosis(self) -> str:
+        """In plain words, what in Phi may have led AMP astray; asked only after a failure."""
+        return ""
+
+
+def row_blocks(rows: int, columns: int) -> list[slice]:
+    """Slices that cut `rows` rows into blocks which fit the cache."""
+    step = max(1, BLOCK_BYTES // (8 * max(columns, 1)))
+    return [slice(k, min(k + step, rows)) for k in range(0, rows, step)]

@@ -1,0 +1,138 @@
+"""A batch of rows, absorbed by generalised approximate message passing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from miniamp import checks
+from miniamp.absorb import Evidence, Step
+from miniamp.arrays import Array, Given
+from miniamp.channels.base import Channel
+from miniamp.designs import Averaged, as_design
+from miniamp.evidence.base import DrawnRows, damped, power, relative_change
+from miniamp.posterior import Moments, Posterior
+from miniamp.tilt import Tilt
+
+#: How much of the old estimate a careful second attempt keeps.
+CAREFUL_DAMPING = 0.5
+
+
+class Batch(DrawnRows):
+    """Rows (Phi, y) seen through a channel: one batch of Mini-AMP, or all of AMP.
+
+    `eq:gamp` with the update of `eq:miniamp`; with `designs.Averaged(Phi)`, `eq:amp1` to `eq:amp3`.
+
+    Parameters
+    ----------
+    Phi : (M, N) array, scipy.sparse matrix or Design
+        The rows.
+    y : (M,) array
+        What was observed.
+    channel : Channel
+        How it came about.
+    damping : float, optional
+        Share of the old estimate that is kept at each iteration, 0 <= damping < 1. Not needed for
+        i.i.d. designs, where it delays the escape from a bad minimum: off by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp import Posterior, absorb, channels, priors
+    >>> rows = Batch(np.eye(3), np.array([1.0, -1.0, 0.5]), channels.Gaussian(var=1.0))
+    >>> absorb(Posterior(priors.Gaussian(), 3), rows)[0].mean
+    array([ 0.5 , -0.5 ,  0.25])
+    """
+
+    def __init__(self, Phi: Given, y: Given, channel: Channel, *, damping: float = 0.0) -> None:
+        self.design = as_design(Phi)
+        self.channel = checked_channel(channel)
+        self.y = checks.vector("y", channel.checked(y), size=self.design.shape[0])
+        checks.fits("channel", channel.shape, self.design.shape[0])
+        self.damping = checks.number("damping", damping, least=0.0)
+        if self.damping >= 1.0:
+            raise checks.refuse("damping", damping, "0 <= damping < 1", "1 would never move")
+
+    @property
+    def rows(self) -> int:
+        return self.design.shape[0]
+
+    def start(self, belief: Posterior) -> tuple[Moments, Any]:
+        if belief.size != self.design.shape[1]:
+            raise checks.refuse(
+                "Phi",
+                f"{self.design.shape[1]} columns",
+                f"{belief.size}, the size of the belief",
+                "use the same columns in every batch",
+            )
+        return belief.moments, None
+
+    def refine(self, belief: Posterior, estimate: Moments, memory: Any) -> Step:
+        x, v = estimate
+        sweep = self.design.sandwich(x, v, self.y, self.channel, memory)
+        tilt = Tilt(sweep.curvature, sweep.pull + sweep.curvature * x)
+        new = belief.tilted(tilt).moments
+        return Step(
+            tilt=tilt,
+            estimate=damped(new, estimate, self.damping),
+            memory=sweep.memory,
+            change=relative_change(new, estimate),
+            health=health(sweep.mean_square, sweep.mean_curvature),
+            solved=float(np.mean(new.var)) < self.channel.resolution * power(new),
+        )
+
+    def remedies(self) -> Iterable[tuple[str, Evidence]]:
+        damping = max(self.damping, CAREFUL_DAMPING)
+        yield "damping", Batch(self.design, self.y, self.channel, damping=damping)
+        if not isinstance(self.design, Averaged):
+            yield "scalar variances", Batch(self.design.averaged(), self.y, self.channel)
+
+    def diagnosis(self) -> str:
+        return explain(self.design.diagnosis())
+
+
+def health(mean_square: float, mean_curvature: float) -> float:
+    """mean g^2 / mean(-dg): the residuals' power over what the belief expects of it.
+
+    Rows that say nothing at all (both zero) contradict nothing: 1.
+    """
+    if mean_curvature == 0.0:
+        return 1.0 if mean_square == 0.0 else np.inf
+    return mean_square / mean_curvature
+
+
+def checked_channel(channel: Given) -> Channel:
+    """`channel`, if it is one."""
+    if not isinstance(channel, Channel):
+        raise checks.refuse(
+            "channel",
+            repr(channel),
+            "a channel such as channels.Gaussian(var=0.01)",
+            "see miniamp.channels",
+        )
+    return channel
+
+
+def explain(found: str) -> str:
+    """The advice that goes with an ill batch."""
+    return (
+        f"Seen in the rows: {found or 'nothing obvious'}. Either the noise is far larger than the "
+        "channel says (raise its variance), or the design is not close to independent columns "
+        "(standardise or drop columns, or use a solver for correlated designs)."
+    )
+
+
+def forecast(belief: Posterior, Phi: Given, channel: Channel) -> tuple[Array, Array]:
+    """Mean and variance of the observations that new rows will bring, (M,) each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp import Posterior, channels, priors
+    >>> forecast(Posterior(priors.Gaussian(), 2), np.eye(2), channels.Gaussian(var=1.0))
+    (array([0., 0.]), array([2., 2.]))
+    """
+    omega, V = as_design(Phi).forecast(belief.mean, belief.var)
+    return checked_channel(channel).predict(omega, V)

@@ -1,0 +1,70 @@
+"""The Gauss-Bernoulli prior: the paper's sparse coefficients."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import expit, logit
+
+from miniamp import checks
+from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.priors.base import ScalarPrior
+from miniamp.priors.gaussian import gaussian_log_partition, gaussian_moments
+
+
+class GaussBernoulli(ScalarPrior):
+    """Zero with probability 1 - rho, else N(mean, var): the spike and slab of sparse regression.
+
+    Parameters
+    ----------
+    rho : float or (N,) array
+        Probability of being non-zero, 0 < rho <= 1.
+    mean, var : float or (N,) array
+        Mean and variance of the non-zero part, var > 0.
+
+    Examples
+    --------
+    >>> prior = GaussBernoulli(rho=0.1)
+    >>> [round(float(p), 3) for p in prior.inclusion_probability(A=100.0, B=[0.0, 20.0, 50.0])]
+    [0.011, 0.074, 1.0]
+    """
+
+    names = ("rho", "mean", "var")
+
+    def __init__(self, rho: Given = 0.1, mean: Given = 0.0, var: Given = 1.0) -> None:
+        self.rho = checks.parameter("rho", rho, above=0.0, most=1.0)
+        self.mean = checks.parameter("mean", mean)
+        self.var = checks.parameter("var", var, above=0.0)
+
+    def log_odds(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        """log of the odds that the coefficient is not zero; never overflows, unlike the odds."""
+        return np.asarray(logit(self.rho) + gaussian_log_partition(self.mean, self.var, A, B))
+
+    def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        """Posterior probability that the coefficient is not zero."""
+        return np.asarray(expit(self.log_odds(np.asarray(A), np.asarray(B))))
+
+    def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        slab = gaussian_log_partition(self.mean, self.var, A, B)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.logaddexp(np.log1p(-self.rho), np.log(self.rho) + slab))
+
+    def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
+        log_odds = self.log_odds(A, B)
+        # expit of both signs: 1 - expit(l) would lose the small probability to rounding.
+        included, excluded = expit(log_odds), expit(-log_odds)
+        mean, var = gaussian_moments(self.mean, self.var, A, B)
+        return np.asarray(included * mean), np.asarray(
+            included * (var + excluded * np.square(mean))
+        )
+
+    def sample(
+        self,
+        rng: np.random.Generator,
+        size: int | tuple[int, ...] | None = None,
+        A: ArrayOrFloat = 0.0,
+        B: ArrayOrFloat = 0.0,
+    ) -> Array:
+        shape = self._shape_of(size, A, B)
+        mean, var = gaussian_moments(self.mean, self.var, A, B)
+        included = rng.random(shape) < self.inclusion_probability(A, B)
+        return np.asarray(np.where(included, mean + np.sqrt(var) * rng.normal(size=shape), 0.0))

@@ -1,0 +1,70 @@
+"""The Gaussian prior, and the Gaussian log-partition that other priors are built from."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from miniamp import checks
+from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.priors.base import ScalarPrior
+
+
+class Gaussian(ScalarPrior):
+    """Coefficients drawn from N(mean, var): ridge regression as a belief.
+
+    Parameters
+    ----------
+    mean, var : float or (N,) array
+        Mean and variance, var > 0.
+
+    Examples
+    --------
+    >>> mean, var = Gaussian(mean=0.0, var=1.0).moments(A=1.0, B=2.0)
+    >>> float(mean), float(var)
+    (1.0, 0.5)
+    """
+
+    names = ("mean", "var")
+
+    def __init__(self, mean: Given = 0.0, var: Given = 1.0) -> None:
+        self.mean = checks.parameter("mean", mean)
+        self.var = checks.parameter("var", var, above=0.0)
+
+    def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        return gaussian_log_partition(self.mean, self.var, A, B)
+
+    def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
+        mean, var = gaussian_moments(self.mean, self.var, A, B)
+        return mean, np.broadcast_to(var, np.shape(mean))
+
+    def sample(
+        self,
+        rng: np.random.Generator,
+        size: int | tuple[int, ...] | None = None,
+        A: ArrayOrFloat = 0.0,
+        B: ArrayOrFloat = 0.0,
+    ) -> Array:
+        mean, var = self.moments(A, B)
+        return np.asarray(mean + np.sqrt(var) * rng.normal(size=self._shape_of(size, A, B)))
+
+
+def gaussian_log_partition(
+    mean: ArrayOrFloat, var: ArrayOrFloat, A: ArrayOrFloat, B: ArrayOrFloat
+) -> Array:
+    """log of E exp(-A x^2/2 + B x) for x ~ N(mean, var).
+
+    Written without 1/var, so that var = 0 is a point mass, and without differences of large terms.
+    """
+    shrink = 1.0 + A * var
+    return np.asarray(
+        (var * np.square(B) + 2.0 * mean * B - A * np.square(mean)) / (2.0 * shrink)
+        - 0.5 * np.log1p(A * var)
+    )
+
+
+def gaussian_moments(
+    mean: ArrayOrFloat, var: ArrayOrFloat, A: ArrayOrFloat, B: ArrayOrFloat
+) -> tuple[Array, Array]:
+    """Mean and variance of N(mean, var) under the tilt (A, B)."""
+    shrink = 1.0 + A * var
+    return np.asarray((mean + var * B) / shrink), np.asarray(var / shrink)

@@ -1,0 +1,52 @@
+"""The Rademacher prior: the +-1 weights of the binary perceptron."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import expit, logit
+
+from miniamp import checks
+from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.priors.base import ScalarPrior
+
+
+class Rademacher(ScalarPrior):
+    """+1 with probability p, -1 otherwise.
+
+    Parameters
+    ----------
+    p : float or (N,) array
+        Probability of +1, 0 <= p <= 1.
+
+    Examples
+    --------
+    >>> mean, var = Rademacher().moments(A=1.0, B=0.0)
+    >>> float(mean), float(var)
+    (0.0, 1.0)
+    """
+
+    names = ("p",)
+
+    def __init__(self, p: Given = 0.5) -> None:
+        self.p = checks.parameter("p", p, least=0.0, most=1.0)
+
+    def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        with np.errstate(divide="ignore"):
+            plus, minus = np.log(self.p), np.log1p(-self.p)
+        return np.asarray(np.logaddexp(plus + B, minus - B) - 0.5 * np.asarray(A))
+
+    def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
+        log_odds = logit(self.p) + 2.0 * np.asarray(B) + 0.0 * np.asarray(A)
+        plus, minus = expit(log_odds), expit(-log_odds)
+        # 1 - mean^2 would round to zero where the variance is still known to full precision.
+        return np.asarray(plus - minus), np.asarray(4.0 * plus * minus)
+
+    def sample(
+        self,
+        rng: np.random.Generator,
+        size: int | tuple[int, ...] | None = None,
+        A: ArrayOrFloat = 0.0,
+        B: ArrayOrFloat = 0.0,
+    ) -> Array:
+        plus = expit(logit(self.p) + 2.0 * np.asarray(B))
+        return np.asarray(np.where(rng.random(self._shape_of(size, A, B)) < plus, 1.0, -1.0))
