@@ -211,7 +211,7 @@ def _iterate(
         step = evidence.refine(belief, estimate, memory)
         estimate, memory = step.estimate, step.memory
         trace.append(step.change)
-        converged = step.change < stop.tol or step.solved
+        converged = bool(step.change < stop.tol or step.solved)
         if not np.isfinite(step.change):
             break
     info = Info(len(trace), converged, np.array(trace), step.health, remedy)
