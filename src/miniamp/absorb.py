@@ -13,9 +13,9 @@ from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.errors import IllBatch, IllBatchWarning, InvalidType
 
-#: Above this figure of mean g^2 / mean(-dg) a converged batch contradicts itself. Healthy batches lie
-#: between .75 and 1.25 and the failures seen at 17 and beyond; ten leaves room for a noise level that
-#: is misjudged by an order of magnitude, which is wrong but does not poison the stream.
+#: Above this figure of mean g^2 / mean(-dg) a converged batch contradicts itself. Healthy batches
+#: lie between .75 and 1.25 and the failures seen at 17 and beyond; ten leaves room for a noise level
+#: that is misjudged by an order of magnitude, which is wrong but does not poison the stream.
 ILL = 10.0
 
 
@@ -26,10 +26,11 @@ class Stop:
     Parameters
     ----------
     max_iter : int
-        At most this many iterations (t_max of Algorithm 1). Reaching it is no error: near a threshold
-        a finite problem wanders for ever at an error that is fine all the same.
+        At most this many iterations (t_max of Algorithm 1). Reaching it is no error: near a
+        threshold a finite problem wanders for ever at an error that is fine all the same.
     tol : float
-        Stop when the mean absolute change of the estimate, relative to the signal's scale, is below.
+        Stop when the mean absolute change of the estimate, relative to the signal's scale, is
+        below.
 
     Examples
     --------
@@ -221,9 +222,10 @@ def _iterate(
 def _sound(info: Info, rows: int) -> bool:
     """Whether the batch may be added: it is finite, and its residuals agree with its error bars.
 
-    A single iteration starts from the belief itself and cannot have converged falsely, so one strange
-    row in a fully online stream is no reason to refuse it. With few rows the figure fluctuates like
-    chi-squared over its degrees of freedom: three of its standard deviations are allowed for.
+    A single iteration starts from the belief itself and cannot have converged falsely, so one
+    strange row in a fully online stream is no reason to refuse it. With few rows the figure
+    fluctuates like chi-squared over its degrees of freedom: three of its standard deviations are
+    allowed for.
     """
     if not np.isfinite(info.trace[-1]):
         return False

@@ -1,7 +1,7 @@
 """The border: every argument of a user is checked here, once, in the same words.
 
-A message names the argument, what came, what was expected and the remedy. Inside the core nothing is
-checked again.
+A message names the argument, what came, what was expected and the remedy. Inside the core nothing
+is checked again.
 """
 
 from __future__ import annotations

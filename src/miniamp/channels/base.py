@@ -14,12 +14,13 @@ from miniamp.parametric import Parametric
 class Channel(Parametric, ABC):
     """The distribution P(y | z) of an observation given z = Phi_mu . x.
 
-    All methods are elementwise and broadcast y, omega, V and the hyper-parameters against each other.
-    (omega, V) is what is believed of z before y is seen: N(omega, V).
+    All methods are elementwise and broadcast y, omega, V and the hyper-parameters against each
+    other. (omega, V) is what is believed of z before y is seen: N(omega, V).
     """
 
     #: Once the mean posterior variance, relative to the signal's power, is below this, a batch is
-    #: taken as solved: a channel without noise has then nothing left that floating point could learn.
+    #: taken as solved: a channel without noise has then nothing left that floating point could
+    #: learn.
     resolution: float = 0.0
 
     @abstractmethod
@@ -28,7 +29,7 @@ class Channel(Parametric, ABC):
 
     @abstractmethod
     def output(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
-        """g_out of `eq:gamp`, the first derivative of log_partition in omega, and -dg_out/domega."""
+        """g_out of `eq:gamp`, the derivative of log_partition in omega, and -dg_out/domega."""
 
     @abstractmethod
     def predict(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:

@@ -8,8 +8,8 @@ from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.base import Channel
 
-#: Noise variance that stands for none. The noise is floored and never V: a floored V would spoil the
-#: Onsager coefficient V g (errata E3).
+#: Noise variance that stands for none. The noise is floored and never V: a floored V would spoil
+#: the Onsager coefficient V g (errata E3).
 NOISE_FLOOR = 1e-30
 
 

@@ -28,8 +28,8 @@ class Probit(Channel):
     """
 
     names = ("var",)
-    #: A recovered sign pattern puts every row infinitely far from its margin, where g = A = B = 0: the
-    #: next iteration would un-learn the batch (errata E1).
+    #: A recovered sign pattern puts every row infinitely far from its margin, where g = A = B = 0:
+    #: the next iteration would un-learn the batch (errata E1).
     _NOISELESS_RESOLUTION = 1e-6
 
     def __init__(self, var: Given = 0.0) -> None:
@@ -83,7 +83,7 @@ def checked_signs(y: Given) -> Array:
 
 
 def inverse_mills(margin: Array) -> Array:
-    """phi(u)/Phi(u), by erfcx: right for u from -1e8 (where it is -u) to +40 (where it vanishes)."""
+    """phi(u)/Phi(u), by erfcx: right from u = -1e8 (where it is -u) to +40 (where it vanishes)."""
     return np.asarray(_SQRT_2_OVER_PI / erfcx(-margin / np.sqrt(2.0)))
 
 

@@ -40,8 +40,8 @@ class Design(ABC):
         x : (N,) array
             Means of the coefficients.
         v : (N,) array or ()
-            Their variances; as a scalar it is V itself, the same for every row, and no square of Phi
-            is formed.
+            Their variances; as a scalar it is V itself, the same for every row, and no square of
+            Phi is formed.
         y : (M,) array
             The observations.
         channel : Channel

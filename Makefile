@@ -1,0 +1,56 @@
+# Every task makes its own environment: `make test` works in a fresh checkout.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+WORKERS ?= 2
+
+# One process a core, so one thread a process: more only makes them wait for each other.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
+PYTEST := $(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest -n $(WORKERS)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow lint format types imports bench docs clean
+
+help:  ## list the tasks
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/.demo  ## stream a sparse regression through three algorithms and the theory
+	$(BIN)/python -m miniamp demo
+
+test: $(VENV)/.dev  ## the fast tests and the examples in the docstrings
+	$(PYTEST) -m "not slow"
+
+test-slow: $(VENV)/.dev  ## the statistical tests
+	$(PYTEST) -m slow
+
+lint: $(VENV)/.dev  ## style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev  ## put the code in shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev  ## ratios against peers and against the machine's limit
+	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.docs  ## the manual, as HTML
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+clean:  ## remove everything that the tasks made
+	rm -rf $(VENV) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis demo.png
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp a set of extras, renewed when pyproject.toml changes.
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: EXTRAS := cli,report
+$(VENV)/.dev:  EXTRAS := dev
+$(VENV)/.docs: EXTRAS := docs,all
+$(VENV)/.demo $(VENV)/.dev $(VENV)/.docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11) and "miniamp needs Python 3.11 or later; make PYTHON=python3.11")'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(EXTRAS)]"
+	@touch $@
