@@ -1,6 +1,6 @@
 """Streaming Bayesian inference by mini-batch approximate message passing."""
 
-from miniamp import channels, designs, errors, evidence, priors
+from miniamp import channels, datasets, designs, errors, evidence, priors
 from miniamp.absorb import Info, Stop, absorb, stream
 from miniamp.posterior import Posterior
 from miniamp.tilt import Tilt
@@ -14,6 +14,7 @@ __all__ = [
     "Tilt",
     "absorb",
     "channels",
+    "datasets",
     "designs",
     "errors",
     "evidence",

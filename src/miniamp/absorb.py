@@ -14,8 +14,8 @@ from miniamp.arrays import Array
 from miniamp.errors import IllBatch, IllBatchWarning, InvalidType
 
 #: Above this figure of mean g^2 / mean(-dg) a converged batch contradicts itself. Healthy batches
-#: lie between .75 and 1.25 and the failures seen at 17 and beyond; ten leaves room for a noise level
-#: that is misjudged by an order of magnitude, which is wrong but does not poison the stream.
+#: lie between .75 and 1.25 and the failures seen at 17 and beyond; ten leaves room for a noise
+#: level that is misjudged by an order of magnitude, which is wrong but does not poison the stream.
 ILL = 10.0
 
 
