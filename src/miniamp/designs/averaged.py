@@ -49,6 +49,9 @@ class Averaged(Design):
     def mean_square(self) -> float:
         return self.inner.mean_square
 
+    def toarray(self) -> Array:
+        return self.inner.toarray()
+
     def averaged(self) -> Averaged:
         return self
 

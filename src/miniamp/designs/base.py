@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 
@@ -64,6 +66,15 @@ class Design(ABC):
         from miniamp.designs.averaged import Averaged  # a design that wraps designs
 
         return Averaged(self)
+
+    def toarray(self) -> Array:
+        """All entries, (M, N) float64, for solvers that decompose a batch.
+
+        Column by column here, which is right for every design; those that hold their entries do it
+        at once.
+        """
+        columns, nothing = self.shape[1], np.zeros(self.shape[1])
+        return np.column_stack([self.forecast(e, nothing)[0] for e in np.eye(columns)])
 
     def diagnosis(self) -> str:
         """In plain words, what in Phi may have led AMP astray; asked only after a failure."""

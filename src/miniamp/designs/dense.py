@@ -66,6 +66,9 @@ class Dense(Design):
         total = sum(float(np.vdot(p, p)) for p in map(self._block, row_blocks(*self.shape)))
         return total / (self.shape[0] * self.shape[1])
 
+    def toarray(self) -> Array:
+        return self.Phi.astype(np.float64, copy=False)
+
     def diagnosis(self) -> str:
         return describe_columns(self.Phi)
 
