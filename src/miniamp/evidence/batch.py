@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from miniamp import checks
-from miniamp.absorb import Evidence, Step
+from miniamp.absorb import ILL, Evidence, Step
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import Averaged, as_design
@@ -74,14 +74,23 @@ class Batch(DrawnRows):
         sweep = self.design.sandwich(x, v, self.y, self.channel, memory)
         tilt = Tilt(sweep.curvature, sweep.pull + sweep.curvature * x)
         new = belief.tilted(tilt).moments
+        # The sweep judged the estimate before this one, so a claim to be solved is looked at again:
+        # one coordinate that is wrong and certain of it would poison every batch that follows.
+        certain = float(np.mean(new.var)) < self.channel.resolution * power(new)
         return Step(
             tilt=tilt,
             estimate=damped(new, estimate, self.damping),
             memory=sweep.memory,
             change=relative_change(new, estimate),
             health=health(sweep.mean_square, sweep.mean_curvature),
-            solved=float(np.mean(new.var)) < self.channel.resolution * power(new),
+            solved=certain and self._agrees(new, sweep.memory),
         )
+
+    def _agrees(self, estimate: Moments, memory: Any) -> bool:
+        """Whether the rows contradict an estimate no more than a sound batch does."""
+        with np.errstate(over="ignore"):
+            sweep = self.design.sandwich(*estimate, self.y, self.channel, memory)
+        return health(sweep.mean_square, sweep.mean_curvature) < ILL
 
     def remedies(self) -> Iterable[tuple[str, Evidence]]:
         damping = max(self.damping, CAREFUL_DAMPING)
