@@ -87,6 +87,36 @@ def numeric_parameter(name: str, value: Given) -> Array:
     return array
 
 
+def components(
+    name: str, value: Given, *, least: float = -np.inf, above: float = -np.inf, most: float = np.inf
+) -> Array:
+    """A hyper-parameter with a last axis of K components: (K,), or (N, K) for one set a coordinate."""
+    array = np.array(numeric(name, value))
+    if array.ndim not in (1, 2) or array.size == 0:
+        raise refuse(
+            name,
+            f"shape {array.shape}",
+            "shape (K,), or (N, K) for one set a coefficient, K >= 1",
+            "give a list of numbers",
+        )
+    parameter(name, array.ravel(), least=least, above=above, most=most)
+    array.setflags(write=False)
+    return array
+
+
+def probabilities(name: str, value: Given) -> Array:
+    """Weights along a last axis of K components, divided by their sum, which must be positive."""
+    array = components(name, value, least=0.0)
+    total = array.sum(axis=-1, keepdims=True)
+    if not (total > 0.0).all():
+        raise refuse(
+            name, "weights that sum to 0", "a positive sum", "give at least one weight > 0"
+        )
+    array = array / total
+    array.setflags(write=False)
+    return array
+
+
 def fits(name: str, shape: tuple[int, ...], size: int) -> None:
     """Refuse hyper-parameters that are neither shared nor one a coordinate."""
     if shape not in ((), (1,), (size,)):

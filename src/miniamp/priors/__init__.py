@@ -1,8 +1,23 @@
 """Priors: what is known of a coefficient before any data. One a file."""
 
 from miniamp.priors.base import ScalarPrior
+from miniamp.priors.discrete import Discrete
 from miniamp.priors.gauss_bernoulli import GaussBernoulli
 from miniamp.priors.gaussian import Gaussian
+from miniamp.priors.gaussian_mixture import GaussianMixture
+from miniamp.priors.laplace import Laplace
+from miniamp.priors.non_negative_gaussian import NonNegativeGaussian
 from miniamp.priors.rademacher import Rademacher
+from miniamp.priors.sparse_non_negative import SparseNonNegative
 
-__all__ = ["GaussBernoulli", "Gaussian", "Rademacher", "ScalarPrior"]
+__all__ = [
+    "Discrete",
+    "GaussBernoulli",
+    "Gaussian",
+    "GaussianMixture",
+    "Laplace",
+    "NonNegativeGaussian",
+    "Rademacher",
+    "ScalarPrior",
+    "SparseNonNegative",
+]

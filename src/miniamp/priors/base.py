@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
+from typing import Self
 
 import numpy as np
 
+from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat
 from miniamp.parametric import Parametric
 from miniamp.tilt import Tilt
@@ -38,6 +41,41 @@ class ScalarPrior(Parametric, ABC):
         B: ArrayOrFloat = 0.0,
     ) -> Array:
         """Draws under the tilt (A, B), of shape `size`; without a tilt, from the prior itself."""
+
+    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
+        """The prior after one EM step: hyper-parameters learned from the tilts of all coordinates.
+
+        The step never lowers the sum of `log_partition` over the coordinates. Only what is shared
+        is learned: a hyper-parameter with one value a coordinate stays as it is, and so does one
+        named in `fixed`. A prior with nothing to learn returns itself.
+
+        Parameters
+        ----------
+        A : float or (N,) array
+            Precisions of the tilts.
+        B : (N,) array
+            Linear parts of the tilts.
+        fixed : str or collection of str
+            Names of hyper-parameters to hold.
+        """
+        self._free(fixed)
+        return self
+
+    def _free(self, fixed: Collection[str]) -> frozenset[str]:
+        """Names of the hyper-parameters that EM may change: shared, and not held."""
+        held = (fixed,) if isinstance(fixed, str) else tuple(fixed)
+        for name in held:
+            if name not in self.names:
+                raise checks.refuse(
+                    "fixed", repr(name), f"names among {', '.join(self.names)}", "drop it"
+                )
+        return frozenset(n for n in self.names if n not in held and self._outer(n) in ((), (1,)))
+
+    def _learned(self, free: frozenset[str], **values: ArrayOrFloat) -> Self:
+        """A copy with those of `values` that are free, each in the shape it had."""
+        return self.replaced(
+            **{n: np.reshape(v, np.shape(getattr(self, n))) for n, v in values.items() if n in free}
+        )
 
     def _shape_of(
         self, size: int | tuple[int, ...] | None, A: ArrayOrFloat, B: ArrayOrFloat

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Self
+
 import numpy as np
 from scipy.special import expit, logit
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.priors.base import ScalarPrior
-from miniamp.priors.gaussian import gaussian_log_partition, gaussian_moments
+from miniamp.priors.gaussian import fit_gaussian, gaussian_log_partition, gaussian_moments
 
 
 class GaussBernoulli(ScalarPrior):
@@ -68,3 +71,13 @@ class GaussBernoulli(ScalarPrior):
         mean, var = gaussian_moments(self.mean, self.var, A, B)
         included = rng.random(shape) < self.inclusion_probability(A, B)
         return np.asarray(np.where(included, mean + np.sqrt(var) * rng.normal(size=shape), 0.0))
+
+    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
+        """The prior after one EM step: mean inclusion, and the slab refitted where included."""
+        free = self._free(fixed)
+        included = self.inclusion_probability(A, B)
+        slab = gaussian_moments(self.mean, self.var, A, B)
+        mean, var = fit_gaussian(self.mean, self.var, *slab, included, "mean" in free)
+        # rho = 0 could never grow again.
+        rho = np.maximum(np.mean(included), np.finfo(np.float64).tiny)
+        return self._learned(free, rho=rho, mean=mean, var=var)

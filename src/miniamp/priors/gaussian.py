@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Self
+
 import numpy as np
 
 from miniamp import checks
@@ -47,6 +50,12 @@ class Gaussian(ScalarPrior):
         mean, var = self.moments(A, B)
         return np.asarray(mean + np.sqrt(var) * rng.normal(size=self._shape_of(size, A, B)))
 
+    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
+        """The prior after one EM step: the posterior's mean and spread over the coordinates."""
+        free = self._free(fixed)
+        mean, var = fit_gaussian(self.mean, self.var, *self.moments(A, B), 1.0, "mean" in free)
+        return self._learned(free, mean=mean, var=var)
+
 
 def gaussian_log_partition(
     mean: ArrayOrFloat, var: ArrayOrFloat, A: ArrayOrFloat, B: ArrayOrFloat
@@ -68,3 +77,30 @@ def gaussian_moments(
     """Mean and variance of N(mean, var) under the tilt (A, B)."""
     shrink = 1.0 + A * var
     return np.asarray((mean + var * B) / shrink), np.asarray(var / shrink)
+
+
+def fit_gaussian(
+    mean: Array,
+    var: Array,
+    posterior_mean: Array,
+    posterior_var: Array,
+    weight: ArrayOrFloat,
+    learn_mean: bool,
+) -> tuple[Array, Array]:
+    """Shared mean and variance that maximise the expected log-density of N(mean, var).
+
+    Each coordinate counts by its weight; without any weight the present values are returned. With
+    `learn_mean` false the present mean stays, and the variance is taken about it.
+    """
+    weight, posterior_mean, posterior_var, old_mean, old_var = np.broadcast_arrays(
+        weight, posterior_mean, posterior_var, mean, var
+    )
+    total = np.sum(weight)
+    if not total > 0.0:
+        return mean, var
+    if learn_mean:
+        # The change is averaged, not the value: what does not move keeps its every bit.
+        change = np.sum(weight * (posterior_mean - old_mean) / old_var) / np.sum(weight / old_var)
+        mean = np.asarray(old_mean.flat[0] + change)
+    spread = weight * (posterior_var + np.square(posterior_mean - mean))
+    return mean, np.asarray(np.sum(spread) / total)

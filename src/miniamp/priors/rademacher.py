@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Self
+
 import numpy as np
 from scipy.special import expit, logit
 
@@ -39,7 +42,7 @@ class Rademacher(ScalarPrior):
         log_odds = logit(self.p) + 2.0 * np.asarray(B) + 0.0 * np.asarray(A)
         plus, minus = expit(log_odds), expit(-log_odds)
         # 1 - mean^2 would round to zero where the variance is still known to full precision.
-        return np.asarray(plus - minus), np.asarray(4.0 * plus * minus)
+        return np.tanh(0.5 * log_odds), np.asarray(4.0 * plus * minus)
 
     def sample(
         self,
@@ -50,3 +53,9 @@ class Rademacher(ScalarPrior):
     ) -> Array:
         plus = expit(logit(self.p) + 2.0 * np.asarray(B))
         return np.asarray(np.where(rng.random(self._shape_of(size, A, B)) < plus, 1.0, -1.0))
+
+    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
+        """The prior after one EM step: p is the mean posterior probability of +1."""
+        return self._learned(
+            self._free(fixed), p=np.mean(expit(logit(self.p) + 2.0 * np.asarray(B)))
+        )

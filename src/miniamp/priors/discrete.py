@@ -1,0 +1,91 @@
+"""The discrete prior: a coefficient that takes one of a few known values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import ClassVar, Self
+
+import numpy as np
+
+from miniamp import checks
+from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.priors.base import ScalarPrior
+from miniamp.priors.components import choose, leading, log_weights, shares, spread
+
+
+class Discrete(ScalarPrior):
+    """One of K points, with given probabilities.
+
+    Parameters
+    ----------
+    points : (K,) or (N, K) array
+        The values a coefficient can take; a second axis gives each coefficient its own.
+    weights : (K,) or (N, K) array, optional
+        Their probabilities, >= 0, divided by their sum; equal by default.
+
+    Examples
+    --------
+    >>> mean, var = Discrete(points=[-1.0, 0.0, 1.0]).moments(A=4.0, B=[0.0, 2.0, 40.0])
+    >>> [round(float(m), 3) for m in mean]
+    [0.0, 0.495, 1.0]
+    """
+
+    names = ("points", "weights")
+    trailing: ClassVar[dict[str, int]] = {"points": 1, "weights": 1}
+
+    def __init__(self, points: Given, weights: Given = None) -> None:
+        self.points = checks.components("points", points)
+        K = self.points.shape[-1]
+        self.weights = checks.probabilities("weights", np.ones(K) if weights is None else weights)
+        if self.weights.shape[-1] != K:
+            raise checks.refuse(
+                "weights", f"{self.weights.shape[-1]} weights", f"{K}", "give one for each point"
+            )
+
+    def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        log_sum, _, best, at_best = self._terms(A, B)
+        A, B = np.asarray(A), np.asarray(B)
+        return np.asarray(log_sum + at_best + best * (B - 0.5 * A * best))
+
+    def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
+        _, share, best, _ = self._terms(A, B)
+        mean, var = spread(share, self.points - best[..., None])
+        return best + mean, var
+
+    def probabilities(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        """Posterior probability of each point, along a last axis of length K."""
+        return self._terms(A, B)[1]
+
+    def sample(
+        self,
+        rng: np.random.Generator,
+        size: int | tuple[int, ...] | None = None,
+        A: ArrayOrFloat = 0.0,
+        B: ArrayOrFloat = 0.0,
+    ) -> Array:
+        shape = self._shape_of(size, A, B)
+        chosen = choose(rng, self.probabilities(A, B), shape)
+        points = np.broadcast_to(self.points, (*shape, self.points.shape[-1]))
+        return leading(points, chosen)[..., 0]
+
+    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
+        """The prior after one EM step: weights are mean posterior probabilities; points stay."""
+        share = self.probabilities(A, B)
+        weights = np.mean(share.reshape(-1, share.shape[-1]), axis=0)
+        return self._learned(self._free(fixed), weights=weights)
+
+    def _terms(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array, Array, Array]:
+        """log of the sum relative to the best point, shares, the best point, its log-weight.
+
+        Differences between points are formed as products, (p - q) (B - A (p + q)/2): the terms
+        themselves grow to 1e14 and would leave no digit of the difference.
+        """
+        A, B = np.asarray(A)[..., None], np.asarray(B)[..., None]
+        log_terms = log_weights(self.weights) + self.points * (B - 0.5 * A * self.points)
+        points = np.broadcast_to(self.points, log_terms.shape)
+        log_prior = np.broadcast_to(log_weights(self.weights), log_terms.shape)
+        index = np.argmax(log_terms, axis=-1, keepdims=True)
+        best, at_best = leading(points, index), leading(log_prior, index)
+        slope = B - 0.5 * A * (points + best)
+        log_sum, share = shares(log_prior - at_best + (points - best) * slope)
+        return log_sum, share, best[..., 0], at_best[..., 0]

@@ -1,0 +1,86 @@
+"""The sparse non-negative prior: a spike at zero and a normal cut to x >= 0."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Self
+
+import numpy as np
+from scipy.special import expit, logit
+
+from miniamp import checks
+from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.priors.base import ScalarPrior
+from miniamp.priors.half_line_fit import fit_half_line
+from miniamp.priors.non_negative_gaussian import cut_log_partition, cut_moments, cut_sample
+
+
+class SparseNonNegative(ScalarPrior):
+    """Zero with probability 1 - rho, else N(mean, var) cut to x >= 0.
+
+    Parameters
+    ----------
+    rho : float or (N,) array
+        Probability of being non-zero, 0 < rho <= 1.
+    mean, var : float or (N,) array
+        Mean and variance of the normal before it is cut, var > 0.
+
+    Examples
+    --------
+    >>> prior = SparseNonNegative(rho=0.1)
+    >>> [round(float(p), 3) for p in prior.inclusion_probability(A=100.0, B=[-50.0, 0.0, 50.0])]
+    [0.002, 0.011, 1.0]
+    """
+
+    names = ("rho", "mean", "var")
+
+    def __init__(self, rho: Given = 0.1, mean: Given = 0.0, var: Given = 1.0) -> None:
+        self.rho = checks.parameter("rho", rho, above=0.0, most=1.0)
+        self.mean = checks.parameter("mean", mean)
+        self.var = checks.parameter("var", var, above=0.0)
+
+    def log_odds(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        """log of the odds that the coefficient is not zero; never overflows, unlike the odds."""
+        return np.asarray(logit(self.rho) + cut_log_partition(self.mean, self.var, A, B))
+
+    def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        """Posterior probability that the coefficient is not zero."""
+        return np.asarray(expit(self.log_odds(A, B)))
+
+    def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        slab = cut_log_partition(self.mean, self.var, A, B)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.logaddexp(np.log1p(-self.rho), np.log(self.rho) + slab))
+
+    def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
+        log_odds = self.log_odds(A, B)
+        # expit of both signs: 1 - expit(l) would lose the small probability to rounding.
+        included, excluded = expit(log_odds), expit(-log_odds)
+        mean, var = cut_moments(self.mean, self.var, A, B)
+        return np.asarray(included * mean), np.asarray(
+            included * (var + excluded * np.square(mean))
+        )
+
+    def sample(
+        self,
+        rng: np.random.Generator,
+        size: int | tuple[int, ...] | None = None,
+        A: ArrayOrFloat = 0.0,
+        B: ArrayOrFloat = 0.0,
+    ) -> Array:
+        shape = self._shape_of(size, A, B)
+        included = rng.random(shape) < self.inclusion_probability(A, B)
+        slab = cut_sample(rng, shape, self.mean, self.var, A, B)
+        return np.asarray(np.where(included, slab, 0.0))
+
+    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
+        """The prior after one EM step: mean inclusion, and the slab refitted where included."""
+        free = self._free(fixed)
+        included = self.inclusion_probability(A, B)
+        first, var = cut_moments(self.mean, self.var, A, B)
+        mean, var = fit_half_line(
+            self.mean, self.var, first, var + np.square(first), included, free
+        )
+        # rho = 0 could never grow again.
+        rho = np.maximum(np.mean(included), np.finfo(np.float64).tiny)
+        return self._learned(free, rho=rho, mean=mean, var=var)
