@@ -90,7 +90,7 @@ def numeric_parameter(name: str, value: Given) -> Array:
 def components(
     name: str, value: Given, *, least: float = -np.inf, above: float = -np.inf, most: float = np.inf
 ) -> Array:
-    """A hyper-parameter with a last axis of K components: (K,), or (N, K) for one set a coordinate."""
+    """A hyper-parameter with a last axis of K components: (K,), or (N, K), one set a coordinate."""
     array = np.array(numeric(name, value))
     if array.ndim not in (1, 2) or array.size == 0:
         raise refuse(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
+from numpy.typing import NDArray
 
 from miniamp.arrays import Array
+
+Index: TypeAlias = NDArray[np.intp]
 
 
 def log_weights(weights: Array) -> Array:
@@ -13,7 +18,7 @@ def log_weights(weights: Array) -> Array:
         return np.asarray(np.log(weights))
 
 
-def leading(values: Array, index: Array) -> Array:
+def leading(values: Array, index: Index) -> Array:
     """The entries of the last axis that `index` points at, with that axis kept."""
     return np.take_along_axis(values, index, axis=-1)
 
@@ -37,8 +42,8 @@ def spread(share: Array, offset: Array) -> tuple[Array, Array]:
     return mean, np.maximum(square - np.square(mean), 0.0)
 
 
-def choose(rng: np.random.Generator, share: Array, shape: tuple[int, ...]) -> Array:
+def choose(rng: np.random.Generator, share: Array, shape: tuple[int, ...]) -> Index:
     """A component drawn for each of `shape`, as an index with a last axis of length 1."""
     edges = np.cumsum(share, axis=-1)
     edges = np.broadcast_to(edges / edges[..., -1:], (*shape, share.shape[-1]))
-    return np.sum(rng.random((*shape, 1)) >= edges, axis=-1, keepdims=True)
+    return np.asarray(np.sum(rng.random((*shape, 1)) >= edges, axis=-1, keepdims=True))

@@ -27,7 +27,7 @@ class Discrete(ScalarPrior):
     --------
     >>> mean, var = Discrete(points=[-1.0, 0.0, 1.0]).moments(A=4.0, B=[0.0, 2.0, 40.0])
     >>> [round(float(m), 3) for m in mean]
-    [0.0, 0.495, 1.0]
+    [0.0, 0.486, 1.0]
     """
 
     names = ("points", "weights")

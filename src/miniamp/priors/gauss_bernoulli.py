@@ -44,7 +44,7 @@ class GaussBernoulli(ScalarPrior):
 
     def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         """Posterior probability that the coefficient is not zero."""
-        return np.asarray(expit(self.log_odds(np.asarray(A), np.asarray(B))))
+        return np.asarray(expit(self.log_odds(A, B)))
 
     def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         slab = gaussian_log_partition(self.mean, self.var, A, B)

@@ -64,6 +64,7 @@ def gaussian_log_partition(
 
     Written without 1/var, so that var = 0 is a point mass, and without differences of large terms.
     """
+    A, B = np.asarray(A), np.asarray(B)
     shrink = 1.0 + A * var
     return np.asarray(
         (var * np.square(B) + 2.0 * mean * B - A * np.square(mean)) / (2.0 * shrink)
@@ -75,6 +76,7 @@ def gaussian_moments(
     mean: ArrayOrFloat, var: ArrayOrFloat, A: ArrayOrFloat, B: ArrayOrFloat
 ) -> tuple[Array, Array]:
     """Mean and variance of N(mean, var) under the tilt (A, B)."""
+    A, B = np.asarray(A), np.asarray(B)
     shrink = 1.0 + A * var
     return np.asarray((mean + var * B) / shrink), np.asarray(var / shrink)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -33,9 +33,9 @@ class GaussianMixture(ScalarPrior):
     """
 
     names = ("weights", "means", "vars")
-    trailing = {"weights": 1, "means": 1, "vars": 1}
+    trailing: ClassVar[dict[str, int]] = {"weights": 1, "means": 1, "vars": 1}
 
-    def __init__(self, weights: Given, means: Given, vars: Given) -> None:
+    def __init__(self, weights: Given, means: Given, vars: Given) -> None:  # noqa: A002
         self.weights = checks.probabilities("weights", weights)
         self.means = checks.components("means", means)
         self.vars = checks.components("vars", vars, least=0.0)
@@ -51,10 +51,10 @@ class GaussianMixture(ScalarPrior):
         return np.asarray(common + shares(log_terms)[0])
 
     def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
-        share, means, vars = self._parts(A, B)
+        share, means, variances = self._parts(A, B)
         best = leading(means, np.argmax(share, axis=-1, keepdims=True))
         mean, between = spread(share, means - best)
-        return best[..., 0] + mean, np.sum(share * vars, axis=-1) + between
+        return best[..., 0] + mean, np.sum(share * variances, axis=-1) + between
 
     def probabilities(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         """Posterior probability of each component, along a last axis of length K."""
@@ -68,20 +68,21 @@ class GaussianMixture(ScalarPrior):
         B: ArrayOrFloat = 0.0,
     ) -> Array:
         shape = self._shape_of(size, A, B)
-        share, means, vars = self._parts(A, B)
+        share, means, variances = self._parts(A, B)
         full = (*shape, share.shape[-1])
         chosen = choose(rng, share, shape)
-        mean, var = (leading(np.broadcast_to(v, full), chosen)[..., 0] for v in (means, vars))
+        mean, var = (leading(np.broadcast_to(v, full), chosen)[..., 0] for v in (means, variances))
         return np.asarray(mean + np.sqrt(var) * rng.normal(size=shape))
 
     def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
         """The prior after one EM step on whatever is shared among weights, means and vars.
 
-        A component that no coordinate belongs to keeps its mean and variance; a point mass stays one.
+        A component that no coordinate belongs to keeps its mean and variance; a point mass stays
+        one.
         """
         free = self._free(fixed)
         K = self.weights.shape[-1]
-        share, means, vars = (v.reshape(-1, K) for v in self._parts(A, B))
+        share, means, variances = (v.reshape(-1, K) for v in self._parts(A, B))
         total = np.sum(share, axis=0)
         held = total > 0.0
         safe = np.where(held, total, 1.0)
@@ -93,7 +94,7 @@ class GaussianMixture(ScalarPrior):
             pull = share / (scale if scale.ndim > 1 else 1.0)
             change = np.sum(pull * (means - self.means), axis=0)
             centres = self.means + change / np.where(held, np.sum(pull, axis=0), 1.0)
-        spreads = np.sum(share * (vars + np.square(means - centres)), axis=0) / safe
+        spreads = np.sum(share * (variances + np.square(means - centres)), axis=0) / safe
         if "vars" in free:
             spreads = np.where(held, spreads, self.vars)
         return self._learned(free, weights=total / np.sum(total), means=centres, vars=spreads)
@@ -101,22 +102,19 @@ class GaussianMixture(ScalarPrior):
     def _parts(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array, Array]:
         """Share, mean and variance of each component under the tilt, all of shape (..., K)."""
         share = shares(self._log_terms(A, B)[0])[1]
-        means, vars = gaussian_moments(
+        means, variances = gaussian_moments(
             self.means, self.vars, np.asarray(A)[..., None], np.asarray(B)[..., None]
         )
-        return share, np.broadcast_to(means, share.shape), np.broadcast_to(vars, share.shape)
+        return share, np.broadcast_to(means, share.shape), np.broadcast_to(variances, share.shape)
 
     def _log_terms(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
         """log of weight times partition of each component, less a common part; and that part.
 
-        Where the tilt is sharper than the components, B^2/2A is common to all and so large that their
-        differences would drown in its rounding: there the centred form
+        Where the tilt is sharper than the components, B^2/2A is common to all and so large that
+        their differences would drown in its rounding: there the centred form
         -(B/A - mean)^2 / 2 (var + 1/A) is used.
         """
-        A, B = (
-            np.asarray(A, dtype=np.float64)[..., None],
-            np.asarray(B, dtype=np.float64)[..., None],
-        )
+        A, B = np.asarray(A)[..., None], np.asarray(B)[..., None]
         sharp = np.max(self.vars, axis=-1, keepdims=True) * A > 1.0
         safe = np.where(sharp, A, 1.0)
         centred = -0.5 * safe * np.square(B / safe - self.means) / (1.0 + safe * self.vars)

@@ -1,4 +1,4 @@
-"""The normal distribution cut to the half line x >= 0: what the non-negative and Laplace priors need.
+"""The normal cut to the half line x >= 0: what the non-negative and Laplace priors need.
 
 All functions are of u, the place of the uncut normal's mean in units of its standard deviation, and
 hold for |u| up to 1e8: mass, mean and variance far in the tail come from series of positive terms.
@@ -49,8 +49,8 @@ def _far_moments(w: Array) -> tuple[Array, Array]:
     """Mean and variance of N(-w, 1) cut to x >= 0, w > 0.
 
     With I_n = int_0^inf t^n/n! exp(-t^2/2 - w t) dt, the ratios r_n = I_n / I_{n-1} obey
-    r_n = 1/(w + (n+1) r_{n+1}); mean = r_1 and variance = r_1 (2 r_2 - r_1). All terms are positive,
-    so nothing cancels.
+    r_n = 1/(w + (n+1) r_{n+1}); mean = r_1 and variance = r_1 (2 r_2 - r_1). All terms are
+    positive, so nothing cancels.
     """
     n = _FRACTION_TERMS + 1
     # The ratio deep in the fraction, where r_n and r_{n+1} are nearly the same.

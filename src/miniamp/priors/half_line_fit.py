@@ -12,8 +12,8 @@ from miniamp.arrays import Array
 from miniamp.priors.half_line import half_line_moments
 
 #: The fit does not go further than this (in mean / standard deviation) towards an exponential
-#: distribution, which is the limit -inf and from which it then differs by 1 % in the variance: beyond,
-#: mean and var run away together and say nothing new.
+#: distribution, which is the limit -inf and from which it then differs by 1 % in the variance:
+#: beyond, mean and var run away together and say nothing new.
 _NEAREST_EXPONENTIAL = -20.0
 #: How far one step may move a single hyper-parameter, in factors of var and in widths for the mean.
 _REACH = 1e3
@@ -66,10 +66,9 @@ def _match(present: float, first: float, second: float) -> tuple[Array, Array]:
         return float(unit_var / unit_mean**2) - spread
 
     most = 2.0 / np.sqrt(max(spread, 1e-300)) + 2.0
+    u = least
     if excess(least) > 0.0:
         u = float(brentq(excess, least, most, xtol=1e-12, rtol=1e-14))
-    else:
-        u = least
     # The best width at this place: a root of width^2 + u first width = second, all terms positive
     # for u < 0.
     root = np.sqrt((u * first) ** 2 + 4.0 * second)

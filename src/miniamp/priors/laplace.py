@@ -33,7 +33,7 @@ class Laplace(ScalarPrior):
     --------
     >>> mean, var = Laplace(scale=0.5).moments(A=100.0, B=[0.0, 10.0, 100.0])
     >>> [round(float(m), 3) for m in mean]
-    [0.0, 0.083, 0.98]
+    [0.0, 0.087, 0.98]
     """
 
     names = ("scale",)
@@ -77,7 +77,7 @@ class Laplace(ScalarPrior):
         right, left = self._sides(A, B)
         plus, minus = _chances(right, left)
         return self._learned(
-            self._free(fixed), scale=np.mean(plus * right.mean + minus * left.mean)
+            self._free(fixed), scale=float(np.mean(plus * right.mean + minus * left.mean))
         )
 
     def _sides(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[_Side, _Side]:

@@ -57,5 +57,5 @@ class Rademacher(ScalarPrior):
     def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
         """The prior after one EM step: p is the mean posterior probability of +1."""
         return self._learned(
-            self._free(fixed), p=np.mean(expit(logit(self.p) + 2.0 * np.asarray(B)))
+            self._free(fixed), p=float(np.mean(expit(logit(self.p) + 2.0 * np.asarray(B))))
         )
