@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol, Self
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat
+from miniamp.errors import InvalidType
 from miniamp.tilt import Tilt
 
 
@@ -45,12 +47,41 @@ class Prior(Protocol):
         """Draws from the prior under the tilt (A, B); without one, from the prior itself."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Remembered:
+    """Pseudo-observations that a belief carries beside its tilt: exp(-|targets - rows x|^2/2).
+
+    Attributes
+    ----------
+    rows : (k, N) array
+        Rows with unit noise.
+    targets : (k,) array
+        What was seen of each.
+    field : Tilt
+        What these rows say of each coefficient, the others being averaged out: with it the
+        marginals are those of the prior under `tilt + field`.
+    """
+
+    rows: Array
+    targets: Array
+    field: Tilt
+
+    def scaled(self, factor: float) -> Remembered:
+        """The same observations counted `factor` times."""
+        root = np.sqrt(factor)
+        return Remembered(root * self.rows, root * self.targets, self.field.scaled(factor))
+
+
 class Posterior:
     """A belief about N coefficients: a prior times a tilt, frozen.
 
     The marginals of `eq:post-AMP`, with the effective prior of `eq:eff-prior`: O(N) numbers
     whatever the number of rows that have been absorbed. New evidence gives a new posterior
     (`miniamp.absorb`); this one stays as it is.
+
+    With `memory` = r it also carries up to r pseudo-observations, r N numbers more, that keep the
+    correlations between coefficients from batch to batch: `evidence.RobustBatch` makes them. Zero
+    is the paper's program; N or more is offline inference.
 
     Parameters
     ----------
@@ -60,6 +91,8 @@ class Posterior:
         The number N of coefficients.
     tilt : Tilt, optional
         What the data said; none by default.
+    memory : int, optional
+        How many pseudo-observations may be remembered beside the tilt.
 
     Examples
     --------
@@ -70,44 +103,108 @@ class Posterior:
     array([1., 0.])
     """
 
-    def __init__(self, prior: Prior, size: int, tilt: Tilt | None = None) -> None:
-        self.prior = prior
-        self.size = checks.count("size", size)
-        checks.fits("prior", prior.shape, self.size)
-        self.tilt = prior.no_tilt(self.size) if tilt is None else tilt
+    prior: Prior
+    size: int
+    tilt: Tilt
+    memory: int
+    remembered: Remembered | None
+
+    def __init__(
+        self, prior: Prior, size: int, tilt: Tilt | None = None, *, memory: int = 0
+    ) -> None:
+        size = checks.count("size", size)
+        self.__dict__.update(
+            prior=checked_prior(prior, size),
+            size=size,
+            tilt=prior.no_tilt(size) if tilt is None else tilt,
+            memory=checks.count("memory", memory, least=0),
+            remembered=None,
+        )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(
+            f"{name}: a belief is frozen; tilted() and absorb() give a new one, and this one stays"
+        )
 
     def tilted(self, tilt: Tilt) -> Self:
         """The belief that also holds `tilt`."""
+        return self._but(tilt=self.tilt + tilt)
+
+    def remembering(self, remembered: Remembered | None) -> Self:
+        """The belief with these pseudo-observations in the place of its own."""
+        return self._but(remembered=remembered)
+
+    def scaled(self, factor: float) -> Self:
+        """The belief that counts all it has seen `factor` times: 0.5 forgets half of it."""
+        remembered = None if self.remembered is None else self.remembered.scaled(factor)
+        return self._but(tilt=self.tilt.scaled(factor), remembered=remembered)
+
+    def with_prior(self, prior: Prior) -> Self:
+        """What the same data say under another prior."""
+        return self._but(prior=checked_prior(prior, self.size))
+
+    def _but(self, **changes: object) -> Self:
         new = object.__new__(type(self))
-        new.__dict__.update(self._constants(), tilt=self.tilt + tilt)
+        new.__dict__.update(self._constants(), **changes)
         return new
 
     def _constants(self) -> dict[str, object]:
-        return {"prior": self.prior, "size": self.size}
+        names = ("prior", "size", "tilt", "memory", "remembered")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def total(self) -> Tilt:
+        """All that the data say of each coefficient: the tilt, and what the remembered rows add."""
+        return self.tilt if self.remembered is None else self.tilt + self.remembered.field
 
     @cached_property
     def moments(self) -> Moments:
         """Mean and variance of every coefficient, computed once."""
-        return Moments(*self.prior.moments(self.tilt.A, self.tilt.B))
+        return Moments(*self.prior.moments(self.total.A, self.total.B))
 
     @property
     def mean(self) -> Array:
-        """Posterior mean of every coefficient, (N,)."""
-        return self.moments.mean
+        """Posterior mean of every coefficient, (N,), read-only."""
+        return _read_only(self.moments.mean)
 
     @property
     def var(self) -> Array:
-        """Posterior variance of every coefficient, (N,)."""
-        return self.moments.var
+        """Posterior variance of every coefficient, (N,), read-only."""
+        return _read_only(self.moments.var)
 
     def log_partition(self) -> float:
-        """Sum over the coefficients of log E exp(-A x^2/2 + B x)."""
-        return float(np.sum(self.prior.log_partition(self.tilt.A, self.tilt.B)))
+        """Sum over the coefficients of log E exp(-A x^2/2 + B x) under all that was seen of each.
+
+        With remembered rows the marginals' own partition functions: what the rows say of pairs of
+        coefficients is not in it.
+        """
+        return float(np.sum(self.prior.log_partition(self.total.A, self.total.B)))
 
     def sample(self, rng: np.random.Generator, size: int | None = None) -> Array:
-        """Draws of the whole vector: (N,), or (size, N)."""
+        """Draws of the whole vector: (N,), or (size, N).
+
+        Every coefficient is drawn from its own marginal, with remembered rows too.
+        """
         shape = self.tilt.B.shape if size is None else (size, *self.tilt.B.shape)
-        return self.prior.sample(rng, shape, self.tilt.A, self.tilt.B)
+        return self.prior.sample(rng, shape, self.total.A, self.total.B)
 
     def __repr__(self) -> str:
-        return f"Posterior({self.prior!r}, size={self.size})"
+        memory = f", memory={self.memory}" if self.memory else ""
+        return f"Posterior({self.prior!r}, size={self.size}{memory})"
+
+
+def checked_prior(prior: Prior, size: int) -> Prior:
+    """`prior`, if it is one and has hyper-parameters for `size` coefficients."""
+    if not callable(getattr(prior, "moments", None)):
+        raise InvalidType(
+            f"prior: got {prior!r}, expected a prior such as priors.Gaussian(var=1.0); "
+            "see miniamp.priors"
+        )
+    checks.fits("prior", prior.shape, size)
+    return prior
+
+
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.setflags(write=False)
+    return view

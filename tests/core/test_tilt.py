@@ -1,0 +1,59 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from miniamp import Posterior, Tilt, priors
+
+
+def random_tilt(rng, N, scalar=False):
+    A = np.asarray(rng.gamma(2.0)) if scalar else rng.gamma(2.0, size=N)
+    return Tilt(A, rng.normal(size=N))
+
+
+@pytest.mark.parametrize("scalar", [True, False])
+def test_tilts_add_coordinate_by_coordinate(rng, scalar):
+    one, two = random_tilt(rng, 5, scalar), random_tilt(rng, 5)
+    both = one + two
+    for i in range(5):
+        assert both.A[i] == np.broadcast_to(one.A, 5)[i] + two.A[i]
+        assert both.B[i] == one.B[i] + two.B[i]
+
+
+def test_scalar_precisions_stay_scalar(rng):
+    assert (random_tilt(rng, 5, scalar=True) + random_tilt(rng, 5, scalar=True)).A.shape == ()
+
+
+def test_no_tilt_changes_nothing(rng):
+    tilt = random_tilt(rng, 4)
+    same = tilt + Tilt.none(4)
+    np.testing.assert_array_equal(same.A, tilt.A)
+    np.testing.assert_array_equal(same.B, tilt.B)
+
+
+def test_adding_leaves_both_as_they_were(rng):
+    one, two = random_tilt(rng, 4), random_tilt(rng, 4)
+    A, B = one.A.copy(), two.B.copy()
+    one + two
+    np.testing.assert_array_equal(one.A, A)
+    np.testing.assert_array_equal(two.B, B)
+
+
+def test_scaling_counts_evidence_several_times(rng):
+    tilt = random_tilt(rng, 4)
+    thrice, sum_of_three = tilt.scaled(3.0), tilt + tilt + tilt
+    np.testing.assert_allclose(thrice.A, sum_of_three.A, rtol=1e-15)
+    np.testing.assert_allclose(thrice.B, sum_of_three.B, rtol=1e-14)
+
+
+def test_tilt_is_frozen(rng):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        random_tilt(rng, 2).A = np.zeros(2)
+
+
+def test_order_of_evidence_does_not_matter_to_a_belief(rng):
+    belief = Posterior(priors.GaussBernoulli(rho=0.3), 6)
+    one, two = random_tilt(rng, 6), random_tilt(rng, 6)
+    np.testing.assert_array_equal(
+        belief.tilted(one).tilted(two).mean, belief.tilted(two).tilted(one).mean
+    )
