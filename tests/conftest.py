@@ -1,4 +1,4 @@
-"""What all tests share: the reference numbers, seeded generators, and Hypothesis without a clock."""
+"""What all tests share: reference numbers, a seeded generator, Hypothesis without a clock."""
 
 import json
 from pathlib import Path

@@ -192,13 +192,16 @@ def stream(
     >>> bool(errors[-1] < errors[0] / 10)
     True
     """
-    for k, evidence in enumerate(evidences):
+    k = 0
+    for evidence in evidences:
         try:
             belief, info = absorb(belief, evidence, stop)
         except IllBatch as error:
             raise IllBatch(
                 f"batch {k}: {error}", health=error.health, iteration=error.iteration, batch=k
             ) from error
+        del evidence  # the source may need its room for the next one (enumerate would keep it)
+        k += 1  # noqa: SIM113
         yield belief, info
 
 
