@@ -8,6 +8,14 @@ from miniamp.priors.gaussian_mixture import GaussianMixture
 from miniamp.priors.laplace import Laplace
 from miniamp.priors.non_negative_gaussian import NonNegativeGaussian
 from miniamp.priors.rademacher import Rademacher
+from miniamp.priors.rows import (
+    GaussianRows,
+    MeanFieldRows,
+    NonNegativeRows,
+    OneHot,
+    RowPrior,
+    SparseRows,
+)
 from miniamp.priors.sparse_non_negative import SparseNonNegative
 
 __all__ = [
@@ -15,9 +23,15 @@ __all__ = [
     "GaussBernoulli",
     "Gaussian",
     "GaussianMixture",
+    "GaussianRows",
     "Laplace",
+    "MeanFieldRows",
     "NonNegativeGaussian",
+    "NonNegativeRows",
+    "OneHot",
     "Rademacher",
+    "RowPrior",
     "ScalarPrior",
     "SparseNonNegative",
+    "SparseRows",
 ]

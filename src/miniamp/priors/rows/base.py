@@ -1,0 +1,152 @@
+"""What every prior of rows has, and what it gets for nothing."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+
+from miniamp import checks
+from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.parametric import Parametric
+from miniamp.tilt import Tilt
+
+
+class RowPrior(Parametric, ABC):
+    """A distribution of one row of a factor, given by its log-partition under a tilt.
+
+    A tilt exp(-x'Ax/2 + B'x) has one A (R, R) for all rows and one B (N, R), a row each.
+    Covariances come as (R, R) where all rows share one and as (N, R, R) otherwise; message passing
+    asks only for `totals`, which never needs N R^2 numbers at once.
+    """
+
+    dim: int
+
+    def no_tilt(self, size: int) -> Tilt:
+        """The tilt that says nothing, for `size` rows."""
+        return Tilt(np.zeros((self.dim, self.dim)), np.zeros((size, self.dim)))
+
+    @abstractmethod
+    def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        """log of E exp(-x'Ax/2 + B'x) over the prior, (N,)."""
+
+    @abstractmethod
+    def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
+        """Mean (N, R) and covariance, (R, R) if shared and (N, R, R) if not, under the tilt."""
+
+    @abstractmethod
+    def totals(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
+        """Mean of every row (N, R), and the sum over the rows of their covariances (R, R)."""
+
+    @abstractmethod
+    def sample(
+        self,
+        rng: np.random.Generator,
+        size: int | tuple[int, ...] | None = None,
+        A: ArrayOrFloat = 0.0,
+        B: ArrayOrFloat = 0.0,
+    ) -> Array:
+        """Draws under the tilt: (size, R), or of shape `size` with R last."""
+
+    @abstractmethod
+    def draw(self, uniforms: Array) -> Array:
+        """Rows (n, R) of the prior from uniforms (n, R + 1): the door for quasi-Monte Carlo."""
+
+    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Self:
+        """The prior after one EM step on the rows with tilts (A, B); itself if nothing is free."""
+        return self
+
+    # What state evolution asks; a closed form overrides the average over given draws.
+
+    def overlap(self, A: Array, rows: Array, noise: Array) -> Array:
+        """E x eta(A, B)' for B ~ N(A x, A), over rows (n, R) of the prior and normals (n, R)."""
+        mean = self.totals(A, rows @ A + noise @ root(A))[0]
+        cross = rows.T @ mean / len(rows)
+        return np.asarray((cross + cross.T) / 2.0)
+
+    def second_moment(self, rows: Array) -> Array:
+        """E x x', over the same draws."""
+        return np.asarray(rows.T @ rows / len(rows))
+
+    def mean_log_partition(self, A: Array, rows: Array, noise: Array) -> float:
+        """E log Z(A, B) for B ~ N(A x, A), over the same draws."""
+        return float(np.mean(self.log_partition(A, rows @ A + noise @ root(A))))
+
+    def label_loss(self, A: Array, rows: Array, noise: Array) -> float:
+        """Chance that the likeliest label is wrong; nan where rows are no labels."""
+        return np.nan
+
+    @property
+    def isotropic_variance(self) -> float | None:
+        """The variance of a component where rows are N(0, var 1), else None."""
+        return None
+
+    @property
+    def exchangeable_labels(self) -> bool:
+        """Whether rows are labels, all equally likely."""
+        return False
+
+    def _matrix(self, A: ArrayOrFloat) -> Array:
+        """A as (R, R); a plain number stands for that multiple of the identity."""
+        array = np.asarray(A, dtype=np.float64)
+        return array if array.ndim == 2 else array * np.eye(self.dim)
+
+    def _rows(
+        self, size: int | tuple[int, ...] | None, B: ArrayOrFloat
+    ) -> tuple[Array, tuple[int, ...]]:
+        """B spread over the rows asked for, and their shape."""
+        if size is None:
+            shape = np.broadcast_shapes(np.shape(B), (self.dim,))
+        else:
+            shape = (size, self.dim) if isinstance(size, int) else tuple(size)
+        return np.broadcast_to(np.asarray(B, dtype=np.float64), shape), shape
+
+    def parameters(self) -> dict[str, Any]:
+        return {"dim": self.dim, **super().parameters()}
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, RowPrior) and self.dim == other.dim and Parametric.__eq__(self, other)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # arrays have no hash
+
+
+def root(A: Array) -> Array:
+    """The symmetric square root of a positive semi-definite matrix."""
+    values, vectors = np.linalg.eigh(A)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+
+
+def checked_vector(name: str, value: Given, dim: int) -> Array:
+    """A hyper-parameter with one value a component, from one number or `dim` of them."""
+    given = checks.numeric(name, value)
+    if given.shape not in ((), (1,), (dim,)):
+        raise checks.refuse(
+            name, f"shape {given.shape}", f"one number or {dim} of them", "match dim"
+        )
+    vector = np.array(np.broadcast_to(given, (dim,)))
+    vector.setflags(write=False)
+    return vector
+
+
+def checked_covariance(name: str, value: Given, dim: int) -> Array:
+    """A positive definite (dim, dim) matrix, from one variance, `dim` variances or the matrix."""
+    matrix = checks.numeric(name, value)
+    if matrix.shape in ((), (dim,)):
+        matrix = np.diag(np.broadcast_to(matrix, (dim,)))
+    if matrix.shape != (dim, dim):
+        raise checks.refuse(
+            name, f"shape {matrix.shape}", f"a variance or a ({dim}, {dim}) matrix", "match dim"
+        )
+    if not np.allclose(matrix, matrix.T) or np.linalg.eigvalsh(matrix).min() <= 0.0:
+        raise checks.refuse(
+            name,
+            "a matrix that is not symmetric positive definite",
+            "a covariance",
+            "add a small multiple of the identity, or use variances",
+        )
+    matrix = (matrix + matrix.T) / 2.0
+    matrix.setflags(write=False)
+    return matrix
