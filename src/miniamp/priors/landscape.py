@@ -1,0 +1,189 @@
+"""Where the mass of a density is once it is tilted: its highest point, and how far it reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from miniamp.arrays import Array
+from miniamp.priors.panels import Index, Panels, integrate
+
+#: A place counts while its log-density, plus three times the log of its distance (the second moment
+#: of what lies around it), is within this of the peak: exp(-42) is 6e-19.
+_DEPTH = 42.0
+#: At the outermost place looked at, 1e18 widths away, anything within this of the peak never ends.
+_ENDLESS = 35.0
+#: Steps of a golden section that take a bracket from 1e18 widths to a millionth of one.
+_GOLDEN_STEPS = 115
+_GOLDEN = 0.5 * (3.0 - np.sqrt(5.0))
+#: A bracket is narrow enough once the integrand changes by less than this (in the log) across it.
+_FLAT = 0.5
+#: A reach is found by bisection of its logarithm over 30 decades, to 7 %.
+_REACH_DECADES = 30.0
+_REACH_STEPS = 10
+
+
+@dataclass(frozen=True)
+class Tilted:
+    """log-density under tilts, seen from a centre of each coordinate: height(i, 0) = 0.
+
+    Everything is counted from the centre, so that nothing large cancels however sharp the tilt.
+    """
+
+    log_density: Callable[[Array], Array]
+    A: Array
+    B: Array
+    centre: Array
+    peak: Array
+    slope: Array
+
+    @classmethod
+    def at(cls, log_density: Callable[[Array], Array], A: Array, B: Array, centre: Array) -> Tilted:
+        """The view from `centre`."""
+        return cls(log_density, A, B, centre, log_density(centre), B - A * centre)
+
+    def height(self, i: Index, t: Array) -> Array:
+        """log of the tilted density at centre + t, relative to the centre."""
+        change = self.log_density(self.centre[i] + t) - self.peak[i]
+        return np.asarray(change + t * (self.slope[i] - 0.5 * self.A[i] * t))
+
+    def log_peak(self) -> Array:
+        """log of the tilted density at the centre, as the user scaled it."""
+        return np.asarray(self.peak + self.centre * (self.B - 0.5 * self.A * self.centre))
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """Places to look for a peak, sorted, with their log-densities; edges of smooth pieces.
+
+    Attributes
+    ----------
+    places, values : (J,) arrays
+        Where the density was looked at, and what its logarithm is there.
+    low, high : float
+        The ends of the support; infinite where there is none.
+    edges : (E,) array
+        Where panels must end: kinks, and pieces on which the density is resolved.
+    """
+
+    log_density: Callable[[Array], Array]
+    places: Array
+    values: Array
+    low: float
+    high: float
+    edges: Array
+
+    def integrated(self, A: Array, B: Array) -> tuple[Tilted, Panels, Array, Array]:
+        """The tilted density and its panels, and where its mass and its variance are infinite."""
+        tilted, width = self._peak(A, B)
+        heights = self._heights(A, B) - tilted.log_peak()[:, None]
+        left, right, endless, heavy = self._reach(tilted, width, heights)
+        inner = np.clip(self.edges - tilted.centre[:, None], -left[:, None], right[:, None])
+        ends = np.stack([-left, -0.5 * left, 0.0 * left, 0.5 * right, right], axis=1)
+        cuts = np.sort(np.concatenate([inner, ends], axis=1), axis=1)
+        owner, k = np.nonzero(np.diff(cuts, axis=1) > 0.0)
+        panels = integrate(tilted.height, owner, cuts[owner, k], cuts[owner, k + 1], A.size)
+        return tilted, panels, endless, heavy
+
+    def _heights(self, A: Array, B: Array) -> Array:
+        """log of the tilted density at all places, (n, J)."""
+        return self.values + self.places * (B[:, None] - 0.5 * A[:, None] * self.places)
+
+    def _peak(self, A: Array, B: Array) -> tuple[Tilted, Array]:
+        """The view from the highest point, and the width of a bracket about it that is nearly flat."""
+        heights = self._heights(A, B)
+        best = np.argmax(heights, axis=1)
+        start = self.places[best]
+        safe = np.where(A > 0.0, A, 1.0)
+        summit = np.clip(np.where(A > 0.0, B / safe, start), self.places[0], self.places[-1])
+        there = self.log_density(summit) + summit * (B - 0.5 * A * summit)
+        start = np.where(there > heights[np.arange(A.size), best], summit, start)
+        around = np.concatenate(
+            [[max(self.low, self.places[0])], self.places, [min(self.high, self.places[-1])]]
+        )
+        if np.isfinite(self.low):
+            around[0] = self.low
+        if np.isfinite(self.high):
+            around[-1] = self.high
+        below = around[np.maximum(np.searchsorted(around, start, side="left") - 1, 0)]
+        above = around[np.minimum(np.searchsorted(around, start, side="right"), around.size - 1)]
+        tilted = Tilted.at(self.log_density, A, B, start)
+        t, width = _golden(tilted, below - start, above - start)
+        return Tilted.at(self.log_density, A, B, start + t), width
+
+    def _reach(
+        self, tilted: Tilted, width: Array, heights: Array
+    ) -> tuple[Array, Array, Array, Array]:
+        """How far the mass goes to the left and right; whether it, or its variance, is infinite."""
+        away = self.places - tilted.centre[:, None]
+        far = np.log(np.maximum(np.abs(away) / width[:, None], 1.0))
+        counts = heights + 3.0 * far > -_DEPTH
+        right = counts & (away >= 0.0)
+        left = counts & (away <= 0.0)
+        J = self.places.size
+        # Outermost place that counts on either side, and the next one beyond it.
+        last = np.where(right.any(axis=1), J - 1 - np.argmax(right[:, ::-1], axis=1), -1)
+        first = np.where(left.any(axis=1), np.argmax(left, axis=1), -1)
+        last = np.where(
+            last < 0, np.searchsorted(self.places, tilted.centre, side="right") - 1, last
+        )
+        first = np.where(first < 0, np.searchsorted(self.places, tilted.centre, side="left"), first)
+        end_high = self.high if np.isfinite(self.high) else self.places[-1]
+        end_low = self.low if np.isfinite(self.low) else self.places[0]
+        beyond = np.append(self.places[1:], end_high)[np.clip(last, -1, J - 1)]
+        beyond = np.where(last < 0, self.places[0], beyond)
+        before = np.insert(self.places[:-1], 0, end_low)[np.clip(first, 0, J - 1)]
+        before = np.where(first > J - 1, self.places[-1], before)
+        inner_right = np.maximum(self.places[np.clip(last, 0, J - 1)] - tilted.centre, 0.0)
+        inner_left = np.maximum(tilted.centre - self.places[np.clip(first, 0, J - 1)], 0.0)
+        reach_right = _reach(tilted, 1.0, inner_right, beyond - tilted.centre, width)
+        reach_left = _reach(tilted, -1.0, inner_left, tilted.centre - before, width)
+        endless = heavy = np.zeros(heights.shape[0], dtype=bool)
+        for end, bound in ((0, self.low), (-1, self.high)):
+            if not np.isfinite(bound):
+                endless = endless | (heights[:, end] + far[:, end] > -_ENDLESS)
+                heavy = heavy | (heights[:, end] + 3.0 * far[:, end] > -_ENDLESS)
+        return reach_left, reach_right, endless, heavy
+
+
+def _golden(tilted: Tilted, low: Array, high: Array) -> tuple[Array, Array]:
+    """The highest point between low and high, which enclose 0, and the width of the last bracket."""
+    i = np.arange(low.size)
+    middle, at_middle = np.zeros_like(low), np.zeros_like(low)
+    at_low, at_high = tilted.height(i, low), tilted.height(i, high)
+    for _ in range(_GOLDEN_STEPS):
+        drop = at_middle - np.minimum(at_low, at_high)
+        if not (drop > _FLAT).any():
+            break
+        upper = high - middle > middle - low
+        trial = np.where(
+            upper, middle + _GOLDEN * (high - middle), middle - _GOLDEN * (middle - low)
+        )
+        at_trial = tilted.height(i, trial)
+        better = at_trial > at_middle
+        # The end that moves: behind the trial point if it is better, at the trial point if not.
+        low_moves = better == upper
+        new_end = np.where(better, middle, trial)
+        at_new_end = np.where(better, at_middle, at_trial)
+        low, at_low = np.where(low_moves, new_end, low), np.where(low_moves, at_new_end, at_low)
+        high = np.where(low_moves, high, new_end)
+        at_high = np.where(low_moves, at_high, at_new_end)
+        middle, at_middle = np.where(better, trial, middle), np.maximum(at_trial, at_middle)
+    tiny = np.finfo(np.float64).tiny
+    return middle, np.maximum(high - low, tiny)
+
+
+def _reach(tilted: Tilted, side: float, inner: Array, outer: Array, width: Array) -> Array:
+    """The distance, between inner and outer, beyond which nothing counts any more."""
+    i = np.arange(inner.size)
+    outer = np.maximum(outer, 0.0)
+    low = np.maximum(inner, outer * 10.0**-_REACH_DECADES)
+    high = np.maximum(outer, low)
+    for _ in range(_REACH_STEPS):
+        middle = np.sqrt(low) * np.sqrt(high)
+        far = np.log(np.maximum(middle / width, 1.0))
+        counts = tilted.height(i, side * middle) + 3.0 * far > -_DEPTH
+        low, high = np.where(counts, middle, low), np.where(counts, high, middle)
+    return high

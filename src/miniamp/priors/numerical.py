@@ -1,0 +1,152 @@
+"""The numerical prior: any density that can be written down, by adaptive quadrature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from miniamp import checks
+from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.errors import InvalidType
+from miniamp.priors.base import ScalarPrior
+from miniamp.priors.landscape import Tilted
+from miniamp.priors.panels import Panels
+from miniamp.priors.survey import survey
+
+#: Coordinates integrated at once: enough to be fast, few enough to bound the memory of a batch.
+_BLOCK = 1024
+
+
+class Numerical(ScalarPrior):
+    """A prior with the density exp(log_density(x)), which it normalises itself.
+
+    Under every tilt the highest point is located, and panels about it are halved until the integrand
+    is resolved on each to 1e-10, so that a tilt may be as weak as none and as sharp as A = 1e14.
+    Tails that fall off more slowly than 1/x^4 are reported with an infinite variance where no A cuts
+    them. `fitted` returns the prior itself: a formula has nothing to learn.
+
+    Parameters
+    ----------
+    log_density : callable
+        Takes an array, returns its logarithmic density, elementwise, up to a constant. Where it is
+        -inf or nan there is no mass.
+    support : (low, high)
+        Where the density lives; either end may be infinite.
+    breakpoints : sequence of float
+        Where it has a kink, a jump or a narrow peak that should not be missed.
+
+    Examples
+    --------
+    >>> quartic = Numerical(lambda x: -(x**4))
+    >>> mean, var = quartic.moments(A=[0.0, 1e12], B=[0.0, 5e11])
+    >>> [f"{float(m):.6f}" for m in mean], [f"{float(v):.6g}" for v in var]
+    (['0.000000', '0.500000'], ['0.337989', '1e-12'])
+    """
+
+    names = ("log_density", "support", "breakpoints")
+    trailing: ClassVar[dict[str, int]] = {"support": 1, "breakpoints": 1}
+
+    def __init__(
+        self,
+        log_density: Callable[[Any], Any],
+        support: Given = (-np.inf, np.inf),
+        breakpoints: Given = (),
+    ) -> None:
+        if not callable(log_density):
+            raise InvalidType(
+                f"log_density: got {type(log_density).__name__}, expected a function of an array; "
+                "pass, say, lambda x: -abs(x)"
+            )
+        self.log_density = log_density
+        self.support = _checked_support(support)
+        self.breakpoints = np.unique(checks.vector("breakpoints", breakpoints))
+        low, high = (float(end) for end in self.support)
+        if ((self.breakpoints <= low) | (self.breakpoints >= high)).any():
+            raise checks.refuse(
+                "breakpoints",
+                self.breakpoints.tolist(),
+                f"points between {low:g} and {high:g}",
+                "leave out those at or beyond the ends of the support",
+            )
+        self._try_out()
+        self._landscape = survey(self._finite_log_density, low, high, self.breakpoints)
+        self._log_mass = 0.0
+        self._log_mass = float(self.log_partition(0.0, 0.0))
+
+    def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        A, B = np.broadcast_arrays(np.asarray(A, dtype=np.float64), B)
+        result = np.empty(A.size)
+        for block, tilted, panels, endless, _ in self._blocks(A, B):
+            mass = panels.moments()[0]
+            result[block] = np.where(endless, np.inf, tilted.log_peak() + np.log(mass))
+        return np.asarray(result.reshape(A.shape) - self._log_mass)
+
+    def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
+        A, B = np.broadcast_arrays(np.asarray(A, dtype=np.float64), B)
+        mean, var = np.empty(A.size), np.empty(A.size)
+        for block, tilted, panels, endless, heavy in self._blocks(A, B):
+            _, shift, spread = panels.moments()
+            centre = tilted.centre
+            mean[block] = np.where(endless, np.copysign(np.inf, centre + shift), centre + shift)
+            var[block] = np.where(heavy | endless, np.inf, spread)
+        return mean.reshape(A.shape), var.reshape(A.shape)
+
+    def sample(
+        self,
+        rng: np.random.Generator,
+        size: int | tuple[int, ...] | None = None,
+        A: ArrayOrFloat = 0.0,
+        B: ArrayOrFloat = 0.0,
+    ) -> Array:
+        shape = self._shape_of(size, A, B)
+        A, B = np.broadcast_arrays(np.asarray(A, dtype=np.float64), B)
+        owner = np.broadcast_to(np.arange(A.size).reshape(A.shape), shape).ravel()
+        draws = np.empty(owner.size)
+        for block, tilted, panels, _, _ in self._blocks(A, B):
+            mine = np.flatnonzero((owner >= block.start) & (owner < block.stop))
+            local = owner[mine] - block.start
+            draws[mine] = tilted.centre[local] + panels.sample(rng, local)
+        return draws.reshape(shape)
+
+    def _blocks(self, A: Array, B: Array) -> list[tuple[slice, Tilted, Panels, Array, Array]]:
+        flat_A, flat_B = A.ravel(), np.asarray(B, dtype=np.float64).ravel()
+        blocks = []
+        with np.errstate(all="ignore"):
+            for start in range(0, A.size, _BLOCK):
+                block = slice(start, min(start + _BLOCK, A.size))
+                found = self._landscape.integrated(flat_A[block], flat_B[block])
+                blocks.append((block, *found))
+        return blocks
+
+    def _finite_log_density(self, x: Array) -> Array:
+        """The user's formula, with no mass outside the support or where it is not a number."""
+        with np.errstate(all="ignore"):
+            value = np.asarray(self.log_density(x), dtype=np.float64)
+        inside = (x > self.support[0]) & (x < self.support[1])
+        return np.where(inside & (value < np.inf), value, -np.inf)
+
+    def _try_out(self) -> None:
+        low, high = np.clip(self.support, -1e3, 1e3)
+        x = np.linspace(low, high, 5)[1:-1].reshape(3, 1)
+        with np.errstate(all="ignore"):
+            value = self.log_density(x)
+        if np.shape(value) != x.shape or np.asarray(value).dtype.kind not in "fiu":
+            raise InvalidType(
+                f"log_density: got {type(value).__name__} of shape {np.shape(value)} for x of shape "
+                f"{x.shape}, expected real numbers of the same shape; write it with NumPy functions"
+            )
+
+
+def _checked_support(support: Given) -> Array:
+    try:
+        ends = np.array(support, dtype=np.float64)
+    except (TypeError, ValueError):
+        ends = np.empty(0)
+    if ends.shape != (2,) or not ends[0] < ends[1]:
+        raise checks.refuse(
+            "support", repr(support), "two numbers (low, high), low < high", "use inf for no end"
+        )
+    ends.setflags(write=False)
+    return ends

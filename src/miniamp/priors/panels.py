@@ -1,0 +1,135 @@
+"""Adaptive quadrature of many one-dimensional integrals at once, panel by panel.
+
+Each integral is over exp(height(i, t)), t counted from a centre near the peak of coordinate i. A panel
+on which the integrand is not a polynomial to working accuracy is halved; panels of all coordinates are
+evaluated together, in one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.polynomial import legendre
+from numpy.typing import NDArray
+
+from miniamp.arrays import Array
+
+Index: TypeAlias = NDArray[np.intp]
+Height: TypeAlias = Callable[[Index, Array], Array]
+
+_ORDER = 16
+_NODES, _WEIGHTS = legendre.leggauss(_ORDER)
+#: From values at the nodes to the coefficients of the interpolating Legendre series.
+_TO_SERIES = (legendre.legvander(_NODES, _ORDER - 1) * _WEIGHTS[:, None]).T * (
+    np.arange(_ORDER) + 0.5
+)[:, None]
+#: Largest share of an integral that the last coefficients of a panel's series may hold. They bound
+#: the error of interpolation; that of the integral is far smaller where the integrand is smooth.
+_TOLERANCE = 1e-10
+#: Halvings after which a panel is narrower than rounding; only a jump or a pole ever gets there.
+_DEEPEST = 60
+_INVERSION_STEPS = 40
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Panels (low, high) of coordinate `owner`, the integrand on them, and its moments in t."""
+
+    size: int
+    owner: Index
+    low: Array
+    high: Array
+    series: Array
+    mass: Array
+    first: Array
+    second: Array
+
+    def total(self, what: Array) -> Array:
+        """A panel quantity summed over each coordinate, (size,)."""
+        return np.bincount(self.owner, weights=what, minlength=self.size)
+
+    def moments(self) -> tuple[Array, Array, Array]:
+        """Mass, mean and variance of each coordinate."""
+        mass = self.total(self.mass)
+        mean = self.total(self.first) / mass
+        var = self.total(self.second) / mass - np.square(mean)
+        return mass, mean, np.maximum(var, 0.0)
+
+    def sample(self, rng: np.random.Generator, owner: Index) -> Array:
+        """A draw of t for each coordinate in `owner`."""
+        order = np.argsort(self.owner, kind="stable")
+        share = (self.mass / self.total(self.mass)[self.owner])[order]
+        edges = np.cumsum(share)
+        chosen = np.searchsorted(edges, (owner + rng.random(owner.size)) * (1.0 - 1e-15))
+        panel = order[np.minimum(chosen, order.size - 1)]
+        integral = legendre.legint(self.series[panel], lbnd=-1, axis=-1).T
+        goal = rng.random(owner.size) * legendre.legval(1.0, integral, tensor=False)
+        low, high = np.full(owner.size, -1.0), np.ones(owner.size)
+        for _ in range(_INVERSION_STEPS):
+            middle = 0.5 * (low + high)
+            below = legendre.legval(middle, integral, tensor=False) < goal
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        width = self.high[panel] - self.low[panel]
+        return np.asarray(self.low[panel] + 0.5 * (1.0 + 0.5 * (low + high)) * width)
+
+
+def integrate(height: Height, owner: Index, low: Array, high: Array, size: int) -> Panels:
+    """The integrals of exp(height) over the given panels, halved until each is resolved."""
+    done: list[Panels] = []
+    panels = _evaluated(height, owner, low, high, size)
+    for _ in range(_DEEPEST):
+        everything = _joined([*done, panels])
+        mass = everything.total(everything.mass)
+        square = everything.total(everything.second) / mass
+        half = 0.5 * (panels.high - panels.low)
+        far = np.maximum(np.square(panels.low), np.square(panels.high)) / square[panels.owner]
+        rest = np.abs(panels.series[:, -2:]).max(axis=1) * half * (1.0 + far)
+        rough = rest > _TOLERANCE * mass[panels.owner]
+        done.append(_selected(panels, ~rough))
+        if not rough.any():
+            break
+        owner, low, high = panels.owner[rough], panels.low[rough], panels.high[rough]
+        middle = 0.5 * (low + high)
+        panels = _evaluated(
+            height,
+            np.concatenate([owner, owner]),
+            np.concatenate([low, middle]),
+            np.concatenate([middle, high]),
+            size,
+        )
+    else:
+        done.append(panels)
+    return _joined(done)
+
+
+def _evaluated(height: Height, owner: Index, low: Array, high: Array, size: int) -> Panels:
+    half = 0.5 * (high - low)[:, None]
+    t = 0.5 * (low + high)[:, None] + half * _NODES
+    density = np.exp(height(owner[:, None], t))
+    weighted = density * (half * _WEIGHTS)
+    return Panels(
+        size,
+        owner,
+        low,
+        high,
+        density @ _TO_SERIES.T,
+        weighted.sum(axis=1),
+        (weighted * t).sum(axis=1),
+        (weighted * np.square(t)).sum(axis=1),
+    )
+
+
+_FIELDS = ("owner", "low", "high", "series", "mass", "first", "second")
+
+
+def _selected(panels: Panels, which: NDArray[np.bool_]) -> Panels:
+    return Panels(panels.size, *(getattr(panels, name)[which] for name in _FIELDS))
+
+
+def _joined(parts: list[Panels]) -> Panels:
+    return Panels(
+        parts[0].size, *(np.concatenate([getattr(p, name) for p in parts]) for name in _FIELDS)
+    )
