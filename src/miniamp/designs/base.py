@@ -76,6 +76,9 @@ class Design(ABC):
         columns, nothing = self.shape[1], np.zeros(self.shape[1])
         return np.column_stack([self.forecast(e, nothing)[0] for e in np.eye(columns)])
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.shape[0]} x {self.shape[1]})"
+
     def diagnosis(self) -> str:
         """In plain words, what in Phi may have led AMP astray; asked only after a failure."""
         return ""

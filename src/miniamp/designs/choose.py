@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from miniamp.arrays import Given
 from miniamp.designs.base import Design
 from miniamp.designs.dense import Dense
+from miniamp.designs.fused import Fused, sweepable
+from miniamp.designs.sparse import Sparse, is_sparse
+
+#: Below this many entries NumPy is done before a compiled sweep has begun.
+WORTH_COMPILING = 1 << 15
 
 
 def as_design(Phi: Given) -> Design:
-    """`Phi` as a design: itself if it is one, else the design that suits its kind."""
+    """`Phi` as a design: itself if it is one, else the design that suits its kind.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> as_design(np.ones((2, 3))), as_design(np.ones((500, 300))), as_design(sparse.eye(3))
+    (Dense(2 x 3), Fused(500 x 300), Sparse(3 x 3))
+    """
     if isinstance(Phi, Design):
         return Phi
-    return Dense(Phi)
+    if is_sparse(Phi):
+        return Sparse(Phi)
+    array = np.asarray(Phi)
+    return Fused(array) if array.size >= WORTH_COMPILING and sweepable(array) else Dense(array)

@@ -1,0 +1,92 @@
+"""The compiler, in one place: imported only when something is to be compiled.
+
+Kernels are functions at module level with fixed signatures. A prior's or channel's formula reaches
+them as a function pointer: one compiled sweep serves every channel, a formula that changes is
+compiled anew without the sweeps that use it, and all of it stays in Numba's cache on disk. A call
+through the pointer was measured at 0.1 us, passing it in at 15 us.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from numba import cfunc, njit, types
+from numba.core import event
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def reading(dtype: Any, dimensions: int = 1) -> Any:
+    """The type of a C-contiguous array that is only read: a user's may be write-protected."""
+    return types.Array(dtype, dimensions, "C", readonly=True)
+
+
+float64, float32, int32 = types.float64, types.float32, types.int32
+boolean, nothing = types.boolean, types.void
+given, table = reading(float64), reading(float64, 2)
+filled = float64[::1]
+
+#: (A, B, parameters, mean, var): fills the last two, for vectors of one length.
+MOMENTS = nothing(given, given, table, filled, filled)
+#: (y, omega, V, parameters, g, curvature): fills the last two, for vectors of one length.
+OUTPUT = nothing(given, given, given, table, filled, filled)
+
+moments_function = types.FunctionType(MOMENTS)
+output_function = types.FunctionType(OUTPUT)
+
+#: Sums may be reordered (that is what lets them use SIMD) and products fused into them; infinities
+#: and NaN still mean what they mean.
+_REORDERED = {"reassoc", "contract", "nsz"}
+
+
+def moments_kernel(function: Function) -> Function:
+    """Compile a prior's moments: a function of (A, B, parameters, mean, var)."""
+    return _cached(cfunc, MOMENTS)(function)
+
+
+def output_kernel(function: Function) -> Function:
+    """Compile a channel's output: a function of (y, omega, V, parameters, g, curvature)."""
+    return _cached(cfunc, OUTPUT)(function)
+
+
+def compiled(*signatures: Any) -> Callable[[Function], Function]:
+    """Compile a sweep for the given signatures; it runs without the interpreter's lock."""
+    return _cached(njit, list(signatures), nogil=True, fastmath=_REORDERED)
+
+
+def inlined(function: Function) -> Function:
+    """Compile a scalar formula that kernels of the same file call."""
+    return _cached(njit)(function)
+
+
+def _cached(compiler: Any, *arguments: Any, **options: Any) -> Callable[[Function], Function]:
+    settings = {"error_model": "numpy", **options}
+
+    def decorate(function: Function) -> Function:
+        try:
+            made: Function = compiler(*arguments, cache=True, **settings)(function)
+        except RuntimeError:  # nowhere to write a cache: compile in every process instead
+            made = compiler(*arguments, **settings)(function)
+        return made
+
+    return decorate
+
+
+class _Announce(event.Listener):
+    """Say once that a cold start is compiling, so that the wait has a reason."""
+
+    said = False
+
+    def on_start(self, event: Any) -> None:
+        name = getattr(event.data.get("dispatcher"), "__module__", "")
+        if not _Announce.said and str(name).startswith("miniamp"):
+            _Announce.said = True
+            sys.stderr.write("miniamp: compiling, once on this machine ...\n")
+
+    def on_end(self, event: Any) -> None:
+        """Nothing to say: the work goes on."""
+
+
+event.register("numba:compile", _Announce())  # type: ignore[no-untyped-call]  # Numba has no types

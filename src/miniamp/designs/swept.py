@@ -1,0 +1,114 @@
+"""One compiled pass over the rows of a design in memory, on all cores."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from miniamp.arrays import Array
+from miniamp.channels.base import Channel
+from miniamp.designs import threads
+from miniamp.designs.base import Design, Sweep, row_blocks
+
+
+class Swept(Design):
+    """A design whose rows compiled kernels can read: each entry once an iteration.
+
+    While a few rows are in the cache, z goes out and the channel's answer goes back; squares are
+    formed in registers. A channel with a kernel is called from within the sweep; any other is
+    applied by NumPy, to one cached block of rows at a time.
+    """
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """How many bytes a sweep reads."""
+
+    @property
+    @abstractmethod
+    def _kernels(self) -> ModuleType:
+        """The module with `sweep`, `forth`, `back`, `forth_squares` and `back_squares`."""
+
+    @abstractmethod
+    def _rows(self, part: slice) -> tuple[Any, ...]:
+        """Some rows, as the kernels take them."""
+
+    def sandwich(self, x: Array, v: Array, y: Array, channel: Channel, memory: Any) -> Sweep:
+        rows = self.shape[0]
+        before = np.zeros(rows) if memory is None else memory
+        g, answer = np.empty(rows), np.empty(rows)
+
+        def share(part: slice) -> tuple[Array, Array]:
+            inputs = (x_, v_, y[part], channel.at(part), before[part])
+            return self._sweep(part, squares, *inputs, g[part], answer[part])
+
+        squares, x_, v_ = np.ndim(v) == 1, _flat(x), _flat(v)
+        sums = threads.each(share, threads.shares(rows, self.nbytes))
+        pull, curvature = sums[0]
+        for more_pull, more_curvature in sums[1:]:
+            pull += more_pull
+            curvature += more_curvature
+        mean_square = float(np.vdot(g, g)) / rows
+        curvature = curvature if squares else curvature[0]
+        return Sweep(pull, curvature, g, mean_square, float(np.mean(answer)))
+
+    def _sweep(
+        self,
+        part: slice,
+        squares: bool,
+        x: Array,
+        v: Array,
+        y: Array,
+        channel: Channel,
+        before: Array,
+        g: Array,
+        answer: Array,
+    ) -> tuple[Array, Array]:
+        """Phi' g and (Phi^2)' (-dg) of some rows; `g` and `answer` are filled."""
+        pull, curvature = np.zeros(self.shape[1]), np.zeros(len(v))
+        kernel = channel.kernel()
+        if kernel is not None:
+            formula, numbers = kernel
+            self._kernels.sweep(
+                *self._rows(part), x, v, squares, y, before, numbers, formula, g, answer, pull,
+                curvature,
+            )  # fmt: skip
+            return pull, curvature
+        for block in self._blocks(len(y)):
+            where = slice(part.start + block.start, part.start + block.stop)
+            rows, size = self._rows(where), block.stop - block.start
+            omega, V = np.empty(size), np.full(size, v[0])
+            if squares:
+                self._kernels.forth_squares(*rows, x, v, omega, V)
+            else:
+                self._kernels.forth(*rows, x, omega)
+            omega -= V * before[block]
+            g[block], answer[block] = channel.at(block).output(y[block], omega, V)
+            if squares:
+                self._kernels.back_squares(*rows, g[block], answer[block], pull, curvature)
+            else:
+                self._kernels.back(*rows, g[block], pull)
+                curvature += answer[block].sum()
+        return pull, curvature
+
+    def _blocks(self, rows: int) -> list[slice]:
+        """Blocks that fit the cache, by what a row takes on average."""
+        return row_blocks(rows, max(1, self.nbytes // (8 * self.shape[0])))
+
+    def forecast(self, x: Array, v: Array) -> tuple[Array, Array]:
+        mean, var = np.empty(self.shape[0]), np.empty(self.shape[0])
+        x, v = _flat(x), _flat(v)
+
+        def share(part: slice) -> None:
+            self._kernels.forth_squares(*self._rows(part), x, v, mean[part], var[part])
+
+        threads.each(share, threads.shares(self.shape[0], self.nbytes))
+        return mean, var
+
+
+def _flat(values: Array) -> Array:
+    """A contiguous vector, as the kernels take it; a copy only where it is not one yet."""
+    return np.ascontiguousarray(np.atleast_1d(values), dtype=np.float64)

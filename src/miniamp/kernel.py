@@ -1,0 +1,36 @@
+"""How a prior or a channel offers a compiled twin of its formula."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from miniamp.arrays import Array, ArrayOrFloat
+
+
+class Kernel(NamedTuple):
+    """A compiled formula and the numbers it needs.
+
+    A class that has one returns it from its method `kernel()`; the base classes return None, and
+    then the NumPy formula is used. `function` is made by `miniamp.compiled.moments_kernel` (priors)
+    or `miniamp.compiled.output_kernel` (channels), in a module that is imported only when asked
+    for, because the compiler is slow to import.
+    """
+
+    function: Any
+    parameters: Array  #: (1, P) where all is shared, (n, P) where something is one a coordinate
+
+
+def packed(*columns: ArrayOrFloat) -> Array:
+    """Hyper-parameters, each () or (n,), as the columns of one (1, P) or (n, P) matrix.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> packed(0.0, np.array([1.0, 2.0]))
+    array([[0., 1.],
+           [0., 2.]])
+    """
+    vectors = np.broadcast_arrays(*(np.atleast_1d(column) for column in columns))
+    return np.stack(vectors, axis=-1)
