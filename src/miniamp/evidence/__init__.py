@@ -1,5 +1,7 @@
 """Evidence: what a belief can absorb."""
 
 from miniamp.evidence.batch import Batch, forecast
+from miniamp.evidence.factor import FactorBatch, Factors
+from miniamp.evidence.robust import RobustBatch
 
-__all__ = ["Batch", "forecast"]
+__all__ = ["Batch", "FactorBatch", "Factors", "RobustBatch", "forecast"]

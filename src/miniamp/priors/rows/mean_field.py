@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat
+from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.priors.base import ScalarPrior
 from miniamp.priors.rows.base import RowPrior
 

@@ -1,8 +1,8 @@
 """State evolution of a clustering with exchangeable labels: one number instead of R x R.
 
 Rows U ~ N(0, var 1), labels uniform over R, Y = U V'/sqrt(N) + noise of variance Delta (errata L1).
-The overlap matrices keep the form a 1 + b J. The direction (1, ..., 1) is learnt whatever the labels
-(errata L13): its eigenvalue of lambda_V is alpha/R. What remains is a, with
+The overlap matrices keep the form a 1 + b J. The direction (1, ..., 1) is learnt whatever the
+labels (errata L13): its eigenvalue of lambda_V is alpha/R. What remains is a, with
 
     a <- a_previous + (alpha_b/R) q(gamma),    gamma = a/(Delta (Delta + a)),
 
@@ -21,11 +21,9 @@ from miniamp.theory.lowrank.softmax import SoftmaxAverages, softmax_averages
 
 #: Share of the fully informed overlap that breaks the symmetry where a clustering can start at all.
 SEED = 1e-6
-#: How far a climb may overshoot one iteration's step; in a bottleneck steps are far shorter than the
-#: distance between the two fixed points that close it, so none is jumped over.
+#: How far a climb may overshoot one iteration's step; in a bottleneck steps are far shorter than
+#: the distance between the two fixed points that close it, so none is jumped over.
 _STRIDE = 8.0
-#: Relative width at which a bracketed fixed point is taken as found.
-_PRECISION = 1e-15
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ class Mixture:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """What is known of U after some batches: lambda_V = a 1 + b J, with alpha columns a row seen."""
+    """What is known of U: lambda_V = a 1 + b J, after alpha columns a row."""
 
     a: float = 0.0
     alpha: float = 0.0
@@ -131,7 +129,5 @@ def fixed_point(refined: Callable[[float], float], start: float, floor: float = 
 
 
 def _between(refined: Callable[[float], float], low: float, high: float) -> float:
-    root = brentq(
-        lambda a: refined(a) - a, low, high, xtol=_PRECISION * high, rtol=4.0 * np.finfo(float).eps
-    )
-    return float(np.asarray(root))
+    finest = 4.0 * np.finfo(np.float64).eps
+    return float(brentq(lambda a: refined(a) - a, low, high, xtol=finest * high, rtol=finest))

@@ -21,6 +21,10 @@ class Pair(NamedTuple):
     uniform: float
 
 
+#: The overlap before any data.
+NOTHING = Pair(0.0, 0.0)
+
+
 class Energy(NamedTuple):
     """A free energy and the standard error of its quasi-Monte Carlo average."""
 
@@ -40,7 +44,7 @@ def free_energy(
     points: int = 12,
     rng_seed: int = 0,
 ) -> Energy:
-    """phi(M_U, lambda_V; previous lambda_V) for any priors, per row of U; stationary at fixed points.
+    """phi(M_U, lambda_V; lambda_V before) per row of U, for any priors; stationary at fixed points.
 
     *Departure* (errata L8): the last term carries alpha_b, without which no fixed point is
     stationary; tests/theory/lowrank/test_potential.py has the gradients.
@@ -66,15 +70,15 @@ def free_energy(
     >>> free_energy(priors.GaussianRows(2), priors.OneHot(2), 0.1, nothing, nothing, 0.5).value
     0.0
     """
-    matrices = [np.asarray(checks.numeric("M_U", M_U)), np.asarray(checks.numeric("lam", lam))]
-    matrices.append(np.zeros_like(matrices[1]) if before is None else np.asarray(before))
+    M_U, lam = checks.numeric("M_U", M_U), checks.numeric("lam", lam)
+    before = np.zeros_like(lam) if before is None else checks.numeric("before", before)
     runs = Recursion.replicates(prior_u, prior_v, noise, points, rng_seed)
-    values = [run.free_energy(*matrices, alpha_b) for run in runs]
+    values = [run.free_energy(M_U, lam, before, alpha_b) for run in runs]
     return Energy(float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values))))
 
 
 def mixture_free_energy(
-    mixture: Mixture, M_U: Pair, lam: Pair, alpha_b: float, before: Pair = Pair(0.0, 0.0)
+    mixture: Mixture, M_U: Pair, lam: Pair, alpha_b: float, before: Pair = NOTHING
 ) -> float:
     """The same for exchangeable labels, exact to rounding: matrices by their two eigenvalues.
 
@@ -95,7 +99,7 @@ def mixture_free_energy(
 
 
 def energy_of(mixture: Mixture, before: Overlap, after: Overlap) -> float:
-    """Free energy of a batch at the overlap reached by it: the lowest one is the Bayes posterior's."""
+    """Free energy of a batch at the overlap it reached: the Bayes posterior has the lowest."""
     lam = Pair(after.a, after.alpha / mixture.R)
     M_U = Pair(*(x / (mixture.delta + x) for x in lam))
     previous = Pair(before.a, before.alpha / mixture.R)
@@ -103,7 +107,7 @@ def energy_of(mixture: Mixture, before: Overlap, after: Overlap) -> float:
 
 
 def best_overlap(mixture: Mixture, before: Overlap, alpha_b: float) -> Overlap:
-    """Of the fixed points reached from ignorance and from the truth, the one of lower free energy."""
+    """Of the fixed points from ignorance and from the truth, the one of lower free energy."""
     candidates = [
         absorb_batch(mixture, before, alpha_b, informed=informed) for informed in (False, True)
     ]

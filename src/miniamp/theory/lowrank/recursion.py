@@ -85,10 +85,8 @@ class Recursion:
         second = self.prior_v.second_moment(rows)
         centre = np.outer(rows.mean(axis=0), rows.mean(axis=0))
         share = 1.0 if informed else (_SEED if not before.any() else None)
-        if share is None:
-            lam = before
-        else:
-            lam = before + alpha_b * (centre + share * (second - centre))
+        first = 0.0 if share is None else centre + share * (second - centre)
+        lam = before + alpha_b * first
         for _ in range(_MAX_ITER if t_max is None else t_max):
             new = before + alpha_b * self.overlap_v(self.overlap_u(lam))
             moved = float(np.max(np.abs(new - lam)))

@@ -1,8 +1,8 @@
 """Averages of a softmax over Gaussian fields, to 1e-12, by the Gumbel trick.
 
-A softmax probability is the chance that one field plus Gumbel noise beats the others plus theirs. The
-R-dimensional average over the fields is then one-dimensional: with F the distribution function of
-sqrt(gamma) z + Gumbel, and f1 the density of gamma + sqrt(gamma) z + Gumbel,
+A softmax probability is the chance that one field plus Gumbel noise beats the others plus theirs.
+The R-dimensional average over the fields is then one-dimensional: with F the distribution function
+of sqrt(gamma) z + Gumbel, and f1 the density of gamma + sqrt(gamma) z + Gumbel,
 
     E softmax_1 = integral of f1 F^(R-1).
 
@@ -20,7 +20,7 @@ from scipy.special import log_ndtr
 from miniamp import checks
 from miniamp.arrays import Array
 
-#: Step of the outer trapezoid. The Gumbel law's transform falls as exp(-pi |w|/2): error exp(-pi^2/h).
+#: Step h of the trapezoids. The Gumbel transform falls as exp(-pi |w|/2): error exp(-pi^2/h).
 _STEP = 0.125
 #: Standard deviations of the Gaussian that are kept: beyond, its mass is below 1e-19.
 _REACH = 9.0

@@ -46,8 +46,8 @@ class Verdict:
     Attributes
     ----------
     phase : str
-        "easy": the first batch is enough for AMP. "hard": it holds the information, but AMP stays at
-        the symmetric point. "impossible": one batch tells nothing of the labels.
+        "easy": the first batch is enough for AMP. "hard": it holds the information, but AMP stays
+        at the symmetric point. "impossible": one batch tells nothing of the labels.
     growth : float
         Factor by which a chance overlap grows a batch while it is small; inf when easy.
     batches : float

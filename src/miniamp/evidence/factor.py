@@ -1,0 +1,276 @@
+"""A batch of columns of a low-rank matrix, absorbed by low-rank approximate message passing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from miniamp import checks
+from miniamp.absorb import Evidence, Step
+from miniamp.arrays import Array, Given
+from miniamp.channels.base import Channel
+from miniamp.evidence.base import DrawnRows
+from miniamp.evidence.batch import CAREFUL_DAMPING, checked_channel
+from miniamp.evidence.factor_scores import Scores
+from miniamp.evidence.factor_start import STARTS
+from miniamp.posterior import Posterior
+from miniamp.priors.rows import RowPrior
+from miniamp.tilt import Tilt
+
+
+class Rows(NamedTuple):
+    """Means of the rows of a factor, and the sum of their covariances (R, R)."""
+
+    mean: Array
+    total: Array
+
+
+class Columns(NamedTuple):
+    """The factor V of a batch as now believed, and the tilt of its prior that says so."""
+
+    mean: Array
+    total: Array
+    tilt: Tilt | None  #: None for a start that no message has produced
+
+
+class Factors(Posterior):
+    """A belief about U that also knows the columns it absorbed last.
+
+    Attributes
+    ----------
+    columns : (M, R) array or None
+        Means of V for the last batch: for one-hot priors the probabilities of its labels.
+    log_evidence : float
+        Bethe estimate of log P(batch | what was known before); nan before any batch. The higher of
+        two, for the same batch, is the better account of it.
+    """
+
+    columns: Array | None = None
+    log_evidence: float = np.nan
+
+    @classmethod
+    def after(cls, belief: Posterior, tilt: Tilt, columns: Array, log_evidence: float) -> Factors:
+        """`belief` with `tilt` added, and what the batch said of its own columns."""
+        new = cls(belief.prior, belief.size, belief.tilt + tilt)
+        new.__dict__.update(columns=columns, log_evidence=log_evidence)
+        return new
+
+
+class FactorBatch(DrawnRows):
+    """Columns Y (N, M) seen through a channel, Y ~ P(. | w = scale U V'), with U as the belief.
+
+    Low-rank AMP (appendix A.2 with errata L1 to L7): one batch of its Mini-AMP, or all of it
+    offline when the batch is everything. Tilts of U have A (R, R) and B (N, R). A channel enters by
+    its score and Fisher information at w = 0. `absorb` returns `Factors`, whose `columns` are the
+    labels' probabilities; the order of the labels is carried by the belief.
+
+    Cost of an iteration: O(nnz(Y) R + (N + M) R^2), and N R^3 more for mean-field rows.
+
+    Parameters
+    ----------
+    Y : (N, M) array or scipy.sparse matrix
+        The columns; a sparse matrix is never densified.
+    channel : Channel
+        How an entry comes from w; one for all, or one a row of Y (see `Scores`).
+    prior_v : RowPrior
+        Prior of the rows of V, such as priors.OneHot(R).
+    scale : float, optional
+        The factor in w = scale U V'. 1/sqrt(N) by default, the convention of the theory; real data
+        in their own units take 1. Prior of U, noise and scale must be of one convention (errata L3).
+    start : str or (M, R) array
+        "belief": from what is known of U. "noise", "spectral" or "kmeans++": break the symmetry.
+        "auto": "belief" where it tells the components apart, else "noise". An array: these means.
+    damping : float
+        Share of the old means that is kept at each iteration. Not needed for data of the model.
+    rng : numpy.random.Generator or int
+        For the starts that are random.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp import Posterior, absorb, channels, priors
+    >>> rng = np.random.default_rng(0)
+    >>> U, labels = rng.normal(size=(200, 2)), rng.integers(2, size=400)
+    >>> Y = U[:, labels] / np.sqrt(200) + 0.2 * rng.normal(size=(200, 400))
+    >>> columns = FactorBatch(Y, channels.Gaussian(var=0.04), priors.OneHot(2), rng=0)
+    >>> belief, info = absorb(Posterior(priors.GaussianRows(2), 200), columns)
+    >>> agreement = np.mean(belief.columns.argmax(axis=1) == labels)
+    >>> bool(max(agreement, 1.0 - agreement) > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        Y: Given,
+        channel: Channel,
+        prior_v: RowPrior,
+        *,
+        scale: float | None = None,
+        start: Given = "auto",
+        damping: float = 0.0,
+        rng: Given = 0,
+    ) -> None:
+        self.prior_v = _checked_rows(prior_v)
+        rows = np.shape(Y)[0] if np.ndim(Y) == 2 or hasattr(Y, "nnz") else 1
+        scale = 1.0 / np.sqrt(max(rows, 1)) if scale is None else scale
+        self.scale = checks.number("scale", scale, above=0.0)
+        self.scores = Scores(Y, checked_channel(channel), self.scale)
+        self.given_start = _checked_start(start, (self.scores.shape[1], prior_v.dim))
+        self.damping = checks.number("damping", damping, least=0.0)
+        if self.damping >= 1.0:
+            raise checks.refuse("damping", damping, "0 <= damping < 1", "1 would never move")
+        self.rng = rng
+
+    @property
+    def rows(self) -> int:
+        return self.scores.shape[0] * self.scores.shape[1]
+
+    def start(self, belief: Posterior) -> tuple[Rows, Columns]:
+        prior = self._checked_belief(belief)
+        U = Rows(*prior.totals(belief.total.A, belief.total.B))
+        how = self.given_start
+        if isinstance(how, str) and how == "auto":
+            how = "belief" if _tells_apart(U.mean) else "noise"
+        if isinstance(how, str) and how == "belief":
+            # No Onsager term: what is known of U does not come from these columns (errata L6).
+            return U, self._columns(U, None)
+        if isinstance(how, str):
+            how = STARTS[how](self.scores, self.prior_v, checks.generator("rng", self.rng))
+        return U, Columns(how, np.zeros((prior.dim, prior.dim)), None)
+
+    def refine(self, belief: Any, estimate: Rows, memory: Columns) -> Step:
+        V, beta = memory, self.scores.beta
+        tilt = Tilt(
+            beta * (V.mean.T @ V.mean),
+            self.scores.times(V.mean) - beta * (estimate.mean @ V.total),
+        )
+        total = belief.total + tilt
+        new_U = Rows(*belief.prior.totals(total.A, total.B))
+        U = _damped(new_U, estimate, self.damping)
+        new_V = self._columns(U, V)
+        if self.damping and V.tilt is not None:
+            mixed = _damped(Rows(new_V.mean, new_V.total), Rows(V.mean, V.total), self.damping)
+            new_V = new_V._replace(mean=mixed.mean, total=mixed.total)
+        return Step(
+            tilt=tilt,
+            estimate=U,
+            memory=new_V,
+            change=_change(new_U, estimate) + float(np.mean(np.abs(new_V.mean - V.mean))),
+            health=self._health(U, new_V),
+        )
+
+    def _columns(self, U: Rows, V: Columns | None) -> Columns:
+        """The half-step for V: A_V = beta U'U, B_V = J'U - beta V Sigma_U."""
+        beta = self.scores.beta
+        fields = self.scores.transposed_times(U.mean)
+        if V is not None:
+            fields = fields - beta * (V.mean @ U.total)
+        tilt = Tilt(beta * (U.mean.T @ U.mean), fields)
+        return Columns(*self.prior_v.totals(tilt.A, tilt.B), tilt)
+
+    def _health(self, U: Rows, V: Columns) -> float:
+        """Mean squared residual of posterior draws over the noise: 1 when the model holds."""
+        beta = self.scores.beta
+        cross = float(np.vdot(self.scores.times(V.mean), U.mean))
+        second_u, second_v = U.mean.T @ U.mean + U.total, V.mean.T @ V.mean + V.total
+        residual = self.scores.square - 2.0 * beta * cross + beta**2 * np.vdot(second_u, second_v)
+        # J / beta estimates U_i . V_j with variance 1 / beta, entry by entry.
+        return float(residual / (beta * self.rows))
+
+    def conclude(self, belief: Posterior, step: Step) -> Factors:
+        evidence = self.log_evidence(belief, step)
+        return Factors.after(belief, step.tilt, step.memory.mean, evidence)
+
+    def log_evidence(self, belief: Posterior, step: Step) -> float:
+        """Bethe estimate of log P(Y | belief) - log P(Y | w = 0), stationary at convergence."""
+        U, V, beta = step.estimate, step.memory, self.scores.beta
+        prior: Any = belief.prior
+        total, before = belief.total + step.tilt, belief.total
+        of_u = np.sum(prior.log_partition(total.A, total.B) - prior.log_partition(*_pair(before)))
+        of_v = np.sum(self.prior_v.log_partition(*_pair(V.tilt)))
+        uu, vv = U.mean.T @ U.mean, V.mean.T @ V.mean
+        conjugate = sum(
+            0.5 * np.vdot(tilt.A, rows.total + second) - np.vdot(tilt.B, rows.mean)
+            for tilt, rows, second in ((step.tilt, U, uu), (V.tilt, V, vv))
+        )
+        pairs = np.vdot(uu, vv) + np.vdot(uu, V.total) + np.vdot(vv, U.total)
+        overlap = np.vdot(self.scores.times(V.mean), U.mean)
+        return float(of_u + of_v + conjugate + overlap - 0.5 * beta * pairs)
+
+    def remedies(self) -> Iterable[tuple[str, Evidence]]:
+        careful = object.__new__(type(self))
+        careful.__dict__.update(self.__dict__, damping=max(self.damping, CAREFUL_DAMPING))
+        yield "damping", careful
+
+    def diagnosis(self) -> str:
+        return (
+            "The entries are far larger than the noise of the channel and the prior of U allow: "
+            "raise either, or check that prior, noise and scale are of one convention "
+            f"(scale is {self.scale:.3g} here)."
+        )
+
+    def _checked_belief(self, belief: Posterior) -> RowPrior:
+        prior: Any = belief.prior
+        if not isinstance(prior, RowPrior) or prior.dim != self.prior_v.dim:
+            raise checks.refuse(
+                "belief",
+                f"the prior {prior!r}",
+                f"a prior of rows of length {self.prior_v.dim}, that of prior_v",
+                "use the same dim for both factors",
+            )
+        if belief.size != self.scores.shape[0]:
+            raise checks.refuse(
+                "Y",
+                f"{self.scores.shape[0]} rows",
+                f"{belief.size}, the size of the belief",
+                "use the same features in every batch",
+            )
+        return prior
+
+
+def _pair(tilt: Tilt) -> tuple[Array, Array]:
+    return tilt.A, tilt.B
+
+
+def _damped(new: Rows, old: Rows, damping: float) -> Rows:
+    if damping == 0.0:
+        return new
+    return Rows(*((1.0 - damping) * n + damping * o for n, o in zip(new, old, strict=True)))
+
+
+def _change(new: Rows, old: Rows) -> float:
+    """Mean absolute change of the means over their scale as now believed."""
+    power = np.sum(np.square(new.mean)) + np.trace(new.total)
+    scale = np.sqrt(power / new.mean.size)
+    change = float(np.mean(np.abs(new.mean - old.mean)))
+    return change / float(scale) if scale > 0.0 else change
+
+
+def _tells_apart(mean: Array) -> bool:
+    """Whether the components differ by more than rounding."""
+    spread = float(np.max(np.ptp(mean, axis=1), initial=0.0))
+    return spread > 1e-12 * float(np.max(np.abs(mean), initial=0.0)) and mean.shape[1] > 0
+
+
+def _checked_rows(prior_v: Given) -> RowPrior:
+    if not isinstance(prior_v, RowPrior):
+        raise checks.refuse(
+            "prior_v", repr(prior_v), "a prior of rows", "such as priors.OneHot(3) for 3 clusters"
+        )
+    return prior_v
+
+
+def _checked_start(start: Given, shape: tuple[int, int]) -> Any:
+    if isinstance(start, str):
+        known = ("auto", "belief", *STARTS)
+        if start not in known:
+            raise checks.refuse("start", repr(start), f"one of {known}", "or an (M, R) array")
+        return start
+    means = checks.numeric("start", start)
+    if means.shape != shape:
+        raise checks.refuse(
+            "start", f"shape {means.shape}", f"{shape}: a row for each column of Y", "transpose it"
+        )
+    return means
