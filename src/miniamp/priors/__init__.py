@@ -7,6 +7,7 @@ from miniamp.priors.gaussian import Gaussian
 from miniamp.priors.gaussian_mixture import GaussianMixture
 from miniamp.priors.laplace import Laplace
 from miniamp.priors.non_negative_gaussian import NonNegativeGaussian
+from miniamp.priors.numerical import Numerical
 from miniamp.priors.rademacher import Rademacher
 from miniamp.priors.rows import (
     GaussianRows,
@@ -28,6 +29,7 @@ __all__ = [
     "MeanFieldRows",
     "NonNegativeGaussian",
     "NonNegativeRows",
+    "Numerical",
     "OneHot",
     "Rademacher",
     "RowPrior",

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from miniamp.arrays import Array
 from miniamp.priors.panels import Index, Panels, integrate
+
+Flags: TypeAlias = NDArray[np.bool_]
 
 #: A place counts while its log-density, plus three times the log of its distance (the second moment
 #: of what lies around it), is within this of the peak: exp(-42) is 6e-19.
@@ -75,10 +79,9 @@ class Landscape:
     high: float
     edges: Array
 
-    def integrated(self, A: Array, B: Array) -> tuple[Tilted, Panels, Array, Array]:
+    def integrated(self, A: Array, B: Array) -> tuple[Tilted, Panels, Flags, Flags]:
         """The tilted density and its panels, and where its mass and its variance are infinite."""
-        tilted, width = self._peak(A, B)
-        heights = self._heights(A, B) - tilted.log_peak()[:, None]
+        tilted, width, heights = self._peak(A, B)
         left, right, endless, heavy = self._reach(tilted, width, heights)
         inner = np.clip(self.edges - tilted.centre[:, None], -left[:, None], right[:, None])
         ends = np.stack([-left, -0.5 * left, 0.0 * left, 0.5 * right, right], axis=1)
@@ -91,8 +94,11 @@ class Landscape:
         """log of the tilted density at all places, (n, J)."""
         return self.values + self.places * (B[:, None] - 0.5 * A[:, None] * self.places)
 
-    def _peak(self, A: Array, B: Array) -> tuple[Tilted, Array]:
-        """The view from the highest point, and the width of a bracket about it that is nearly flat."""
+    def _peak(self, A: Array, B: Array) -> tuple[Tilted, Array, Array]:
+        """The view from the highest point, and the width of a nearly flat bracket about it.
+
+        Also how high all places are, seen from there.
+        """
         heights = self._heights(A, B)
         best = np.argmax(heights, axis=1)
         start = self.places[best]
@@ -100,22 +106,25 @@ class Landscape:
         summit = np.clip(np.where(A > 0.0, B / safe, start), self.places[0], self.places[-1])
         there = self.log_density(summit) + summit * (B - 0.5 * A * summit)
         start = np.where(there > heights[np.arange(A.size), best], summit, start)
-        around = np.concatenate(
-            [[max(self.low, self.places[0])], self.places, [min(self.high, self.places[-1])]]
-        )
-        if np.isfinite(self.low):
-            around[0] = self.low
-        if np.isfinite(self.high):
-            around[-1] = self.high
+        around = np.concatenate([[self._end_low], self.places, [self._end_high]])
         below = around[np.maximum(np.searchsorted(around, start, side="left") - 1, 0)]
         above = around[np.minimum(np.searchsorted(around, start, side="right"), around.size - 1)]
         tilted = Tilted.at(self.log_density, A, B, start)
         t, width = _golden(tilted, below - start, above - start)
-        return Tilted.at(self.log_density, A, B, start + t), width
+        tilted = Tilted.at(self.log_density, A, B, start + t)
+        return tilted, width, heights - tilted.log_peak()[:, None]
+
+    @property
+    def _end_low(self) -> float:
+        return self.low if np.isfinite(self.low) else float(self.places[0])
+
+    @property
+    def _end_high(self) -> float:
+        return self.high if np.isfinite(self.high) else float(self.places[-1])
 
     def _reach(
         self, tilted: Tilted, width: Array, heights: Array
-    ) -> tuple[Array, Array, Array, Array]:
+    ) -> tuple[Array, Array, Flags, Flags]:
         """How far the mass goes to the left and right; whether it, or its variance, is infinite."""
         away = self.places - tilted.centre[:, None]
         far = np.log(np.maximum(np.abs(away) / width[:, None], 1.0))
@@ -130,11 +139,9 @@ class Landscape:
             last < 0, np.searchsorted(self.places, tilted.centre, side="right") - 1, last
         )
         first = np.where(first < 0, np.searchsorted(self.places, tilted.centre, side="left"), first)
-        end_high = self.high if np.isfinite(self.high) else self.places[-1]
-        end_low = self.low if np.isfinite(self.low) else self.places[0]
-        beyond = np.append(self.places[1:], end_high)[np.clip(last, -1, J - 1)]
+        beyond = np.append(self.places[1:], self._end_high)[np.clip(last, -1, J - 1)]
         beyond = np.where(last < 0, self.places[0], beyond)
-        before = np.insert(self.places[:-1], 0, end_low)[np.clip(first, 0, J - 1)]
+        before = np.insert(self.places[:-1], 0, self._end_low)[np.clip(first, 0, J - 1)]
         before = np.where(first > J - 1, self.places[-1], before)
         inner_right = np.maximum(self.places[np.clip(last, 0, J - 1)] - tilted.centre, 0.0)
         inner_left = np.maximum(tilted.centre - self.places[np.clip(first, 0, J - 1)], 0.0)
@@ -149,7 +156,7 @@ class Landscape:
 
 
 def _golden(tilted: Tilted, low: Array, high: Array) -> tuple[Array, Array]:
-    """The highest point between low and high, which enclose 0, and the width of the last bracket."""
+    """The highest point between low and high, which enclose 0, and the last bracket's width."""
     i = np.arange(low.size)
     middle, at_middle = np.zeros_like(low), np.zeros_like(low)
     at_low, at_high = tilted.height(i, low), tilted.height(i, high)
@@ -186,4 +193,4 @@ def _reach(tilted: Tilted, side: float, inner: Array, outer: Array, width: Array
         far = np.log(np.maximum(middle / width, 1.0))
         counts = tilted.height(i, side * middle) + 3.0 * far > -_DEPTH
         low, high = np.where(counts, middle, low), np.where(counts, high, middle)
-    return high
+    return np.asarray(high)

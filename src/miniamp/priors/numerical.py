@@ -11,21 +11,23 @@ from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.errors import InvalidType
 from miniamp.priors.base import ScalarPrior
-from miniamp.priors.landscape import Tilted
+from miniamp.priors.landscape import Flags, Tilted
 from miniamp.priors.panels import Panels
 from miniamp.priors.survey import survey
 
 #: Coordinates integrated at once: enough to be fast, few enough to bound the memory of a batch.
-_BLOCK = 1024
+_BLOCK = 512
 
 
 class Numerical(ScalarPrior):
     """A prior with the density exp(log_density(x)), which it normalises itself.
 
-    Under every tilt the highest point is located, and panels about it are halved until the integrand
-    is resolved on each to 1e-10, so that a tilt may be as weak as none and as sharp as A = 1e14.
-    Tails that fall off more slowly than 1/x^4 are reported with an infinite variance where no A cuts
-    them. `fitted` returns the prior itself: a formula has nothing to learn.
+    Under every tilt the highest point is located, and panels about it are halved until the
+    integrand is resolved on each, so that a tilt may be as weak as none and as sharp as A = 1e14:
+    errors are near 1e-14 for a smooth density, and within 1e-9 for one with kinks that
+    `breakpoints` does not name. Tails that fall off more slowly than 1/x^4 are reported with an
+    infinite variance where no A cuts them. `fitted` returns the prior itself: a formula has nothing
+    to learn.
 
     Parameters
     ----------
@@ -40,9 +42,9 @@ class Numerical(ScalarPrior):
     Examples
     --------
     >>> quartic = Numerical(lambda x: -(x**4))
-    >>> mean, var = quartic.moments(A=[0.0, 1e12], B=[0.0, 5e11])
+    >>> mean, var = quartic.moments(A=[1.0, 1e12], B=[1.0, 5e11])
     >>> [f"{float(m):.6f}" for m in mean], [f"{float(v):.6g}" for v in var]
-    (['0.000000', '0.500000'], ['0.337989', '1e-12'])
+    (['0.270490', '0.500000'], ['0.254675', '1e-12'])
     """
 
     names = ("log_density", "support", "breakpoints")
@@ -110,7 +112,7 @@ class Numerical(ScalarPrior):
             draws[mine] = tilted.centre[local] + panels.sample(rng, local)
         return draws.reshape(shape)
 
-    def _blocks(self, A: Array, B: Array) -> list[tuple[slice, Tilted, Panels, Array, Array]]:
+    def _blocks(self, A: Array, B: Array) -> list[tuple[slice, Tilted, Panels, Flags, Flags]]:
         flat_A, flat_B = A.ravel(), np.asarray(B, dtype=np.float64).ravel()
         blocks = []
         with np.errstate(all="ignore"):
@@ -124,8 +126,10 @@ class Numerical(ScalarPrior):
         """The user's formula, with no mass outside the support or where it is not a number."""
         with np.errstate(all="ignore"):
             value = np.asarray(self.log_density(x), dtype=np.float64)
-        inside = (x > self.support[0]) & (x < self.support[1])
-        return np.where(inside & (value < np.inf), value, -np.inf)
+        exists = value < np.inf
+        if np.isfinite(self.support).any():
+            exists &= (x > self.support[0]) & (x < self.support[1])
+        return value if exists.all() else np.where(exists, value, -np.inf)
 
     def _try_out(self) -> None:
         low, high = np.clip(self.support, -1e3, 1e3)
@@ -134,8 +138,9 @@ class Numerical(ScalarPrior):
             value = self.log_density(x)
         if np.shape(value) != x.shape or np.asarray(value).dtype.kind not in "fiu":
             raise InvalidType(
-                f"log_density: got {type(value).__name__} of shape {np.shape(value)} for x of shape "
-                f"{x.shape}, expected real numbers of the same shape; write it with NumPy functions"
+                f"log_density: got {type(value).__name__} of shape {np.shape(value)} for x of "
+                f"shape {x.shape}, expected real numbers of the same shape; "
+                "write it with NumPy functions"
             )
 
 

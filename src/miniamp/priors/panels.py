@@ -1,8 +1,8 @@
 """Adaptive quadrature of many one-dimensional integrals at once, panel by panel.
 
-Each integral is over exp(height(i, t)), t counted from a centre near the peak of coordinate i. A panel
-on which the integrand is not a polynomial to working accuracy is halved; panels of all coordinates are
-evaluated together, in one call.
+Each integral is over exp(height(i, t)), t counted from a centre near the peak of coordinate i. A
+panel on which the integrand is not a polynomial to working accuracy is halved; panels of all
+coordinates are evaluated together, in one call.
 """
 
 from __future__ import annotations
@@ -26,6 +26,11 @@ _NODES, _WEIGHTS = legendre.leggauss(_ORDER)
 _TO_SERIES = (legendre.legvander(_NODES, _ORDER - 1) * _WEIGHTS[:, None]).T * (
     np.arange(_ORDER) + 0.5
 )[:, None]
+#: From values at the nodes to mass, first and second moment on (-1, 1), and to the last two
+#: coefficients of the series.
+_TO_FIGURES = np.column_stack(
+    [_WEIGHTS, _WEIGHTS * _NODES, _WEIGHTS * np.square(_NODES), _TO_SERIES[-2:].T]
+)
 #: Largest share of an integral that the last coefficients of a panel's series may hold. They bound
 #: the error of interpolation; that of the integral is far smaller where the integrand is smooth.
 _TOLERANCE = 1e-10
@@ -42,14 +47,16 @@ class Panels:
     owner: Index
     low: Array
     high: Array
-    series: Array
+    density: Array
+    rest: Array
     mass: Array
     first: Array
     second: Array
 
     def total(self, what: Array) -> Array:
         """A panel quantity summed over each coordinate, (size,)."""
-        return np.bincount(self.owner, weights=what, minlength=self.size)
+        sums = np.bincount(self.owner, weights=what, minlength=self.size)
+        return np.asarray(sums, dtype=np.float64)
 
     def moments(self) -> tuple[Array, Array, Array]:
         """Mass, mean and variance of each coordinate."""
@@ -65,7 +72,7 @@ class Panels:
         edges = np.cumsum(share)
         chosen = np.searchsorted(edges, (owner + rng.random(owner.size)) * (1.0 - 1e-15))
         panel = order[np.minimum(chosen, order.size - 1)]
-        integral = legendre.legint(self.series[panel], lbnd=-1, axis=-1).T
+        integral = legendre.legint(_TO_SERIES @ self.density[panel].T, lbnd=-1)
         goal = rng.random(owner.size) * legendre.legval(1.0, integral, tensor=False)
         low, high = np.full(owner.size, -1.0), np.ones(owner.size)
         for _ in range(_INVERSION_STEPS):
@@ -84,10 +91,8 @@ def integrate(height: Height, owner: Index, low: Array, high: Array, size: int) 
         everything = _joined([*done, panels])
         mass = everything.total(everything.mass)
         square = everything.total(everything.second) / mass
-        half = 0.5 * (panels.high - panels.low)
         far = np.maximum(np.square(panels.low), np.square(panels.high)) / square[panels.owner]
-        rest = np.abs(panels.series[:, -2:]).max(axis=1) * half * (1.0 + far)
-        rough = rest > _TOLERANCE * mass[panels.owner]
+        rough = panels.rest * (1.0 + far) > _TOLERANCE * mass[panels.owner]
         done.append(_selected(panels, ~rough))
         if not rough.any():
             break
@@ -106,23 +111,23 @@ def integrate(height: Height, owner: Index, low: Array, high: Array, size: int) 
 
 
 def _evaluated(height: Height, owner: Index, low: Array, high: Array, size: int) -> Panels:
-    half = 0.5 * (high - low)[:, None]
-    t = 0.5 * (low + high)[:, None] + half * _NODES
-    density = np.exp(height(owner[:, None], t))
-    weighted = density * (half * _WEIGHTS)
+    half, middle = 0.5 * (high - low), 0.5 * (low + high)
+    density = np.exp(height(owner[:, None], middle[:, None] + half[:, None] * _NODES))
+    mass, first, second, last, very_last = (density @ _TO_FIGURES).T * half
     return Panels(
         size,
         owner,
         low,
         high,
-        density @ _TO_SERIES.T,
-        weighted.sum(axis=1),
-        (weighted * t).sum(axis=1),
-        (weighted * np.square(t)).sum(axis=1),
+        density,
+        np.maximum(np.abs(last), np.abs(very_last)),
+        mass,
+        middle * mass + half * first,
+        np.square(middle) * mass + 2.0 * middle * half * first + np.square(half) * second,
     )
 
 
-_FIELDS = ("owner", "low", "high", "series", "mass", "first", "second")
+_FIELDS = ("owner", "low", "high", "density", "rest", "mass", "first", "second")
 
 
 def _selected(panels: Panels, which: NDArray[np.bool_]) -> Panels:

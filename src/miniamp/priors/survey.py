@@ -13,7 +13,7 @@ from miniamp.priors.landscape import Landscape
 #: Distances from the anchors (0, finite ends, break points) at which a density is first looked at.
 _FIRST_LOOK = np.geomspace(1e-9, 1e9, 18 * 12 + 1)
 #: Distances from its mode, in widths, at which it is looked at for every tilt.
-_LOOK = np.concatenate([np.linspace(0.0, 8.0, 33), np.geomspace(9.0, 1e18, 17 * 6 + 1)])
+_LOOK = np.concatenate([np.linspace(0.0, 8.0, 17), np.geomspace(9.0, 1e18, 17 * 4 + 1)])
 _MOST_PEAKS = 64
 
 
@@ -31,7 +31,7 @@ def survey(
             "pass support=(low, high), or breakpoints near the mass",
         )
     none = np.zeros(1)
-    tilted, width = landscape._peak(none, none)
+    tilted, width, _ = landscape._peak(none, none)
     spread = tilted.centre[0] + width[0] * np.concatenate([-_LOOK, _LOOK])
     turns = _turns(landscape)
     # Fractions of the way from a finite end: a density may rise steeply there.
@@ -78,7 +78,7 @@ def _looked_at(
 
 
 def _turns(landscape: Landscape) -> Array:
-    """Where the density was seen to turn from rising to falling or back: the highest such places."""
+    """Where the density turns from rising to falling or back: the highest such places."""
     rises = np.sign(np.diff(landscape.values))
     at = 1 + np.flatnonzero(rises[1:] * rises[:-1] < 0.0)
     highest = at[np.argsort(-landscape.values[at], kind="stable")][:_MOST_PEAKS]
