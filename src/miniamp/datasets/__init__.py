@@ -1,6 +1,18 @@
-"""Data sets: synthetic problems with a known truth."""
+"""Data sets: synthetic problems with a known truth, and real ones."""
 
 from miniamp.datasets import ensembles
+from miniamp.datasets.location import Labelled, MissingData
+from miniamp.datasets.mnist import load_mnist
+from miniamp.datasets.newsgroups import load_newsgroups
 from miniamp.datasets.synthetic import Problem, Rows, glm_stream
 
-__all__ = ["Problem", "Rows", "ensembles", "glm_stream"]
+__all__ = [
+    "Labelled",
+    "MissingData",
+    "Problem",
+    "Rows",
+    "ensembles",
+    "glm_stream",
+    "load_mnist",
+    "load_newsgroups",
+]

@@ -78,7 +78,7 @@ class FactorBatch(DrawnRows):
         Prior of the rows of V, such as priors.OneHot(R).
     scale : float, optional
         The factor in w = scale U V'. 1/sqrt(N) by default, the convention of the theory; real data
-        in their own units take 1. Prior of U, noise and scale must be of one convention (errata L3).
+        in their own units take 1. Prior of U, noise and scale must share one convention (errata L3).
     start : str or (M, R) array
         "belief": from what is known of U. "noise", "spectral" or "kmeans++": break the symmetry.
         "auto": "belief" where it tells the components apart, else "noise". An array: these means.

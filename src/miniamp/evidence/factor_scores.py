@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -63,7 +63,7 @@ class Scores:
             if values.format == "csc"
             else np.repeat(np.arange(self.shape[0]), np.diff(values.indptr))
         )
-        each: Any = channel.at(at)
+        each = channel.at(cast(Any, at))
         zero = np.broadcast_to(channel.score(np.zeros(self.shape[0])), self.shape[:1])
         full = weight[at] * each.score(values.data)
         self.absent = weight * zero

@@ -1,0 +1,64 @@
+"""Where the real data sets are found on this machine."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from miniamp.arrays import Array
+from miniamp.errors import InvalidInput
+
+#: Environment variable that names the folder with the data files.
+VARIABLE = "MINIAMP_DATA"
+
+
+class MissingData(InvalidInput, FileNotFoundError):
+    """A data set is not on this machine; the message says how to get it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Samples with a known class each.
+
+    Attributes
+    ----------
+    X : (M, N) array or scipy.sparse matrix
+        A row a sample, a column a feature.
+    y : (M,) array of int
+        The classes, by their index in `names`.
+    names : tuple of str
+        What the classes are called.
+    features : tuple of str
+        What the features are called; empty where they have no names.
+    """
+
+    X: Any
+    y: Array
+    names: tuple[str, ...]
+    features: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<{self.X.shape[0]} samples of {self.X.shape[1]} features, classes {self.names}>"
+
+
+def folder() -> Path | None:
+    """The folder that MINIAMP_DATA names, if it is set and exists."""
+    named = os.environ.get(VARIABLE, "")
+    return Path(named) if named and Path(named).is_dir() else None
+
+
+def file_in_folder(name: str) -> Path | None:
+    """The path of a data file in that folder, if it is there."""
+    place = folder()
+    return place / name if place is not None and (place / name).is_file() else None
+
+
+def missing(what: str, name: str, fetcher: str) -> MissingData:
+    """The error for a data set that is in neither place."""
+    return MissingData(
+        f"{what}: not found; expected {name} in the folder that the environment variable {VARIABLE} "
+        f"names, or a copy in scikit-learn's cache; on a machine with a network run once "
+        f"{fetcher}, or set {VARIABLE} to a folder that has {name}"
+    )
