@@ -30,6 +30,20 @@ class MissingExtra(MiniampError, ImportError):
     """A feature needs an optional dependency; the message names the extra to install."""
 
 
+class BadCheckpoint(InvalidInput):
+    """A checkpoint file is cut short, altered or no checkpoint; it was not used.
+
+    Attributes
+    ----------
+    previous : str or None
+        Path of the checkpoint before it, where there is a sound one.
+    """
+
+    def __init__(self, message: str, *, previous: str | None = None) -> None:
+        super().__init__(message)
+        self.previous = previous
+
+
 class IllBatch(MiniampError, ArithmeticError):
     """A batch could not be absorbed soundly, and the belief is what it was before it.
 

@@ -1,13 +1,25 @@
 """Streams: where rows come from, in bounded memory; and checkpoints, to stop and go on."""
 
 from miniamp.streams.batch import Batch
+from miniamp.streams.beliefs import decode_belief, encode_belief, register
+from miniamp.streams.checkpoint import is_sound, load, previous_of, save
+from miniamp.streams.merge import MergeWarning, merge
 from miniamp.streams.open_stream import Stream, open_stream
 from miniamp.streams.schema import Column, Schema
 
 __all__ = [
     "Batch",
     "Column",
+    "MergeWarning",
     "Schema",
     "Stream",
+    "decode_belief",
+    "encode_belief",
+    "is_sound",
+    "load",
+    "merge",
     "open_stream",
+    "previous_of",
+    "register",
+    "save",
 ]

@@ -58,7 +58,7 @@ def features(block: Block, schema: Schema, unknown: str, places: Places) -> Numb
                 raise InvalidInput(
                     f"{places.of(int(block.numbers[i]))}, column {column.name!r}: got the category "
                     f"{cell!r}, expected one of {_some(column.categories or ())}; name all "
-                    "categories in schema={...}, or count strange ones as none with unknown='ignore'"
+                    "categories in schema={...}, or count strange ones as none: unknown='ignore'"
                 )
         at += len(index)
     return X

@@ -1,0 +1,108 @@
+"""Resident memory while a large file is streamed: python benchmarks/streams_memory.py [gigabytes].
+
+Writes a Parquet file with one huge row group, a Parquet file with many, and a CSV file, each of the
+size asked for (2 GB by default) and 101 columns, into a temporary folder; streams each in a process
+of its own; and prints the peak of resident memory above what the import of miniamp.streams took.
+The limit of the project is 300 MB.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+LIMIT_MB = 300.0
+COLUMNS = 101
+BATCH = 1000
+
+CHILD = """
+import json, sys, time
+import miniamp.streams
+
+def status(key):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(key)) / 1024
+
+before = status("VmRSS")
+begin = time.perf_counter()
+total = rows = 0
+for batch in miniamp.streams.open_stream(sys.argv[1], "y", int(sys.argv[2])):
+    rows += batch.rows
+    total += float(batch.X[0, 0])
+seconds = time.perf_counter() - begin
+print(json.dumps({"rows": rows, "seconds": seconds, "import_mb": before,
+                  "peak_mb": status("VmHWM") - before}))
+"""
+
+
+def write_parquet(path: Path, size: float, rows_a_group: int) -> None:
+    """Random numbers, which no encoding makes smaller, in row groups as large as asked for."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = [*(f"x{j}" for j in range(COLUMNS - 1)), "y"]
+    rows = int(size / (8 * COLUMNS))
+    rng = np.random.default_rng(0)
+    schema = pa.schema([(name, pa.float64()) for name in names])
+    with pq.ParquetWriter(path, schema, use_dictionary=False) as writer:
+        for begin in range(0, rows, rows_a_group):
+            k = min(rows_a_group, rows - begin)
+            columns = [rng.normal(size=k) for _ in names]
+            writer.write_table(pa.table(columns, names=names), row_group_size=rows_a_group)
+
+
+def write_csv(path: Path, size: float) -> None:
+    """Random numbers with all their digits; the same thousand lines again and again."""
+    names = [*(f"x{j}" for j in range(COLUMNS - 1)), "y"]
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=(1000, COLUMNS)).tolist()
+    lines = "".join(",".join(map(repr, row)) + "\n" for row in numbers)
+    with path.open("w") as file:
+        file.write(",".join(names) + "\n")
+        while file.tell() < size:
+            file.write(lines)
+
+
+def measured(path: Path, batch_size: int = BATCH) -> dict[str, float]:
+    """Rows, seconds and megabytes of streaming the file in a fresh process."""
+    run = subprocess.run(
+        [sys.executable, "-c", CHILD, str(path), str(batch_size)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    figures: dict[str, float] = json.loads(run.stdout)
+    return figures
+
+
+def main() -> int:
+    """Measure all three; the exit code is 1 if one is above the limit."""
+    size = float(sys.argv[1]) * 1e9 if len(sys.argv) > 1 else 2e9
+    worst = 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        for name, write in (
+            ("one huge row group.parquet", lambda p: write_parquet(p, size, 1 << 40)),
+            ("many row groups.parquet", lambda p: write_parquet(p, size, 100_000)),
+            ("text.csv", lambda p: write_csv(p, size)),
+        ):
+            path = Path(folder) / name
+            write(path)
+            figures = measured(path)
+            worst = max(worst, figures["peak_mb"])
+            gigabytes = path.stat().st_size / 1e9
+            print(
+                f"{name}: {gigabytes:.2f} GB, {figures['rows']:.0f} rows in "
+                f"{figures['seconds']:.1f} s ({gigabytes * 1e3 / figures['seconds']:.0f} MB/s), "
+                f"{figures['peak_mb']:.0f} MB above the import's {figures['import_mb']:.0f} MB"
+            )
+            path.unlink()
+    return int(worst > LIMIT_MB)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""Checkpoints: one file, checked by its own sum, and never half written."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from miniamp.errors import BadCheckpoint, InvalidInput, InvalidType
+from miniamp.streams.beliefs import decoded_tree, encoded_tree
+from miniamp.streams.container import Damaged, Unsavable, check, packed, unpacked
+
+#: Added to the path of a checkpoint for the one before it.
+PREVIOUS = ".previous"
+
+
+def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
+    """Write a state to one file, all or nothing; the one before it stays as `path` + ".previous".
+
+    The new file is written beside the old one, forced to the disk and then renamed over it, so that
+    at every moment, a power cut included, `path` is either the old state or the new one. The same
+    state always gives the same bytes.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    state : dict
+        Nested dicts, lists and tuples of numbers, text, arrays, and posteriors, priors and
+        channels: a belief, `batch.state()` for the place in the stream, hyper-parameters, a history. Floats
+        come back with the same bits, arrays with type, shape and order.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from miniamp import Posterior, priors
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(f"{folder}/m.amp", {"belief": Posterior(priors.Laplace(), 3), "position": 7})
+    ...     load(f"{folder}/m.amp")
+    {'belief': Posterior(Laplace(scale=1), size=3), 'position': 7}
+    """
+    if not isinstance(state, Mapping):
+        raise InvalidType(f"state: got {type(state).__name__}, expected a dict; name its parts")
+    try:
+        content = packed(encoded_tree(dict(state)))
+    except Unsavable as error:
+        raise InvalidType(f"{error}; save it in such a form") from None
+    place = Path(path)
+    try:
+        _replace(place, content)
+    except OSError as error:
+        raise InvalidInput(
+            f"{place}: cannot be written ({error.strerror}); check the folder and the disk"
+        ) from None
+
+
+def load(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The state that was saved; refused if a single bit of the file is not as it was written.
+
+    Raises
+    ------
+    BadCheckpoint
+        The file is cut short, altered, or no checkpoint; its `previous` is the path of the
+        checkpoint before it, if that one is sound.
+    """
+    place = Path(path)
+    try:
+        content = place.read_bytes()
+    except OSError as error:
+        raise _refused(place, f"cannot be read ({error.strerror})") from None
+    try:
+        tree = unpacked(content)
+    except Damaged as error:
+        raise _refused(place, str(error)) from None
+    state: dict[str, Any] = decoded_tree(tree)
+    return state
+
+
+def previous_of(path: str | os.PathLike[str]) -> Path:
+    """Where the checkpoint before `path` is kept."""
+    return Path(f"{os.fspath(path)}{PREVIOUS}")
+
+
+def is_sound(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a whole, unaltered checkpoint at `path`."""
+    try:
+        check(Path(path).read_bytes())
+    except (OSError, Damaged):
+        return False
+    return True
+
+
+def _refused(place: Path, why: str) -> BadCheckpoint:
+    earlier = previous_of(place)
+    if is_sound(earlier):
+        return BadCheckpoint(
+            f"{place}: the checkpoint {why}; the previous one is sound: load {earlier}, or rename "
+            f"it to {place.name} to go on from there",
+            previous=str(earlier),
+        )
+    return BadCheckpoint(f"{place}: the checkpoint {why}, and no previous one is there; start anew")
+
+
+def _replace(place: Path, content: bytes) -> None:
+    """Write beside, force to disk, keep the old one, rename over it, force the folder to disk."""
+    _sweep(place)
+    fresh = place.with_name(f".{place.name}.{os.getpid()}.new")
+    try:
+        with fresh.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        # A damaged file must not push out a sound previous one.
+        if is_sound(place):
+            _keep(place)
+        fresh.replace(place)
+    finally:
+        fresh.unlink(missing_ok=True)
+    _sync_folder(place.parent)
+
+
+def _keep(place: Path) -> None:
+    """Make the old file the previous one while it also stays where it is: no moment without it."""
+    spare = place.with_name(f".{place.name}.{os.getpid()}.old")
+    spare.unlink(missing_ok=True)
+    try:
+        os.link(place, spare)
+    except OSError:  # a file system without hard links
+        shutil.copyfile(place, spare)
+        with spare.open("rb+") as file:
+            os.fsync(file.fileno())
+    spare.replace(previous_of(place))
+
+
+def _sweep(place: Path) -> None:
+    """Remove what a process that was killed while saving has left; others' files stay."""
+    pattern = re.compile(rf"\.{re.escape(place.name)}\.(\d+)\.(new|old)")
+    for other in place.parent.iterdir():
+        found = pattern.fullmatch(other.name)
+        if found and not _alive(int(found.group(1))):
+            other.unlink(missing_ok=True)
+
+
+def _alive(process: int) -> bool:
+    if os.name != "posix":  # there, signal 0 would end the process
+        return process != os.getpid()
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return process != os.getpid()
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
