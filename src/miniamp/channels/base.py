@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Self
 
 import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.kernel import Kernel
 from miniamp.parametric import Parametric
 
 
 class Channel(Parametric, ABC):
     """The distribution P(y | z) of an observation given z = Phi_mu . x.
 
-    All methods are elementwise and broadcast y, omega, V and the hyper-parameters against each
-    other. (omega, V) is what is believed of z before y is seen: N(omega, V).
+    All methods are elementwise and broadcast y, omega, V and the hyper-parameters against each other.
+    (omega, V) is what is believed of z before y is seen: N(omega, V), with V >= 0.
     """
 
     #: Once the mean posterior variance, relative to the signal's power, is below this, a batch is
-    #: taken as solved: a channel without noise has then nothing left that floating point could
-    #: learn.
+    #: taken as solved: a channel without noise has then nothing left that floating point could learn.
     resolution: float = 0.0
 
     @abstractmethod
@@ -29,7 +30,7 @@ class Channel(Parametric, ABC):
 
     @abstractmethod
     def output(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
-        """g_out of `eq:gamp`, the derivative of log_partition in omega, and -dg_out/domega."""
+        """g_out of `eq:gamp`, the first derivative of log_partition in omega, and -dg_out/domega."""
 
     @abstractmethod
     def predict(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
@@ -39,6 +40,88 @@ class Channel(Parametric, ABC):
     def sample(self, rng: np.random.Generator, z: ArrayOrFloat) -> Array:
         """One draw of y for each z."""
 
+    @abstractmethod
+    def outcomes(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
+        """Values y_j and weights w_j that integrate over y, so that averages over data are sums:
+
+        E f(y) = sum_j w_j f(y_j) exp(log_partition(y_j, omega, V)) under z ~ N(omega, V).
+
+        Both have the shape that omega, V and the hyper-parameters broadcast to, with one more axis at
+        the end. A discrete y comes as each of its values with weight 1, padded by weight 0; long
+        ranges of counts and continuous y as the nodes of a quadrature.
+        """
+
+    #: An error of z below this is none: what the theory reports in place of an exact zero.
+    error_floor: float = 0.0
+    #: The scale in z on which P(y | z) varies, 0 where it may jump (at `edges`).
+    blur: float = 0.0
+    #: Whether the law of y - z does not depend on z.
+    shift_invariant: bool = False
+
+    def edges(self) -> Array:
+        """Values of z where P(y | z) may change abruptly."""
+        return np.zeros(1)
+
+    def row_fisher(self, mse: Array, power: float) -> Array | None:
+        """E g^2 where z ~ N(0, power) is known up to an error `mse`; None where only quadrature can.
+
+        delta of the paper's asymptotics: what a row adds to the precision, for each of many mse.
+        """
+        return None
+
+    def row_information(self, mse: Array, power: float) -> Array | None:
+        """Half the integral of `row_fisher` from 0 to mse, in nats; None where not in closed form."""
+        return None
+
+    def responses(
+        self, true: Channel, mse: float, variance: float, power: float, excess: float
+    ) -> tuple[float, float, float] | None:
+        """E(-dg), E g^2 and E g g_0 where rows come from another channel, None without closed form.
+
+        mse and variance are the true and the believed error of z, power is E omega^2 and excess is
+        E omega (omega - z).
+        """
+        return None
+
+    def fitted(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Self:
+        """This channel with its noise re-estimated by one EM step from all rows.
+
+        The likelihood of the noise, sum log_partition, never falls. A channel that has no noise to
+        learn returns itself.
+        """
+        return self
+
+    def score(self, y: Array) -> Array:
+        """d log P(y | z)/dz at z = 0: what a small signal looks like (low-rank models)."""
+        return self.output(y, 0.0, 0.0)[0]
+
+    def fisher(self) -> Array:
+        """Expected square of `score` at z = 0, of the hyper-parameters' shape."""
+        y, weights = self.outcomes(0.0, 0.0)
+        total = np.zeros(y.shape[:-1])
+        for j in range(y.shape[-1]):
+            density = np.exp(self.log_partition(y[..., j], 0.0, 0.0))
+            total = total + weights[..., j] * density * np.square(self.score(y[..., j]))
+        return total
+
+    def kernel(self) -> Kernel | None:
+        """A compiled twin of `output`, where there is one; None has the sweeps use `output`."""
+        return None
+
     def checked(self, y: Given) -> Array:
         """Observations as float64, refused where this channel cannot have made them."""
         return checks.numeric("y", y)
+
+    def _shape_of(self, *arguments: ArrayOrFloat) -> tuple[int, ...]:
+        """What the arguments and the hyper-parameters broadcast to."""
+        return np.broadcast_shapes(self.shape, *(np.shape(a) for a in arguments))
+
+
+def noise_growth(var: Array, g: Array, curvature: Array) -> float:
+    """The factor by which one EM step multiplies the variance of Gaussian noise added to z.
+
+    E[noise^2 | y] = var + var^2 (g^2 + dg) in every such channel, because d/dvar of the log-partition
+    is (g^2 + dg)/2, the heat equation. Noise that differs from row to row keeps its proportions; no
+    noise (var = 0) is a fixed point of EM and stays.
+    """
+    return float(np.mean(1.0 + var * (np.square(g) - curvature)))

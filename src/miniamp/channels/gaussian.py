@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.channels.base import Channel
+from miniamp.channels.base import Channel, noise_growth
+from miniamp.channels.quadrature import HERMITE_NODES, HERMITE_WEIGHTS
+from miniamp.kernel import Kernel, packed
 
-#: Noise variance that stands for none. The noise is floored and never V: a floored V would spoil
-#: the Onsager coefficient V g (errata E3).
+#: Noise variance that stands for none. The noise is floored and never V: a floored V would spoil the
+#: Onsager coefficient V g (errata E3).
 NOISE_FLOOR = 1e-30
 
 
@@ -30,12 +34,14 @@ class Gaussian(Channel):
     """
 
     names = ("var",)
+    shift_invariant = True
     #: Residuals of relative size 1e-14 are still above the rounding of Phi x.
     _NOISELESS_RESOLUTION = 1e-28
 
     def __init__(self, var: Given = 1.0) -> None:
         self.var = checks.parameter("var", var, least=0.0)
         self.resolution = self._NOISELESS_RESOLUTION if not self.var.any() else 0.0
+        self.error_floor = NOISE_FLOOR if not self.var.any() else 0.0
 
     def _total(self, V: ArrayOrFloat) -> Array:
         return np.asarray(np.maximum(self.var, NOISE_FLOOR) + V)
@@ -49,9 +55,46 @@ class Gaussian(Channel):
         g = np.asarray((y - omega) * curvature)
         return g, np.broadcast_to(curvature, g.shape)
 
+    def kernel(self) -> Kernel:
+        from miniamp.channels import kernels  # only now: the compiler is slow to import
+
+        return Kernel(kernels.gaussian, packed(np.maximum(self.var, NOISE_FLOOR)))
+
     def predict(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
         mean, var = np.broadcast_arrays(np.asarray(omega, dtype=np.float64), V + self.var)
         return mean, var
 
     def sample(self, rng: np.random.Generator, z: ArrayOrFloat) -> Array:
-        return np.asarray(z + np.sqrt(self.var) * rng.normal(size=np.shape(z)))
+        return np.asarray(z + np.sqrt(self.var) * rng.normal(size=self._shape_of(z)))
+
+    def outcomes(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
+        shape = self._shape_of(omega, V)
+        centre = np.broadcast_to(omega, shape)[..., None]
+        scale = np.sqrt(np.broadcast_to(self._total(V), shape))[..., None]
+        # Gauss-Hermite weights contain the density, which the caller multiplies in again.
+        density = np.exp(-0.5 * np.square(HERMITE_NODES)) / np.sqrt(2.0 * np.pi)
+        return centre + scale * HERMITE_NODES, scale * (HERMITE_WEIGHTS / density)
+
+    def fitted(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Self:
+        growth = noise_growth(self.var, *self.output(y, omega, V))
+        return self.replaced(var=self.var * growth)
+
+    def score(self, y: Array) -> Array:
+        return np.asarray(y / np.maximum(self.var, NOISE_FLOOR))
+
+    def fisher(self) -> Array:
+        return 1.0 / np.maximum(self.var, NOISE_FLOOR)
+
+    def row_fisher(self, mse: Array, power: float) -> Array:
+        return np.asarray(1.0 / np.maximum(self.var + mse, NOISE_FLOOR))
+
+    def row_information(self, mse: Array, power: float) -> Array:
+        return np.asarray(0.5 * np.log1p(mse / np.maximum(self.var, NOISE_FLOOR)))
+
+    def responses(
+        self, true: Channel, mse: float, variance: float, power: float, excess: float
+    ) -> tuple[float, float, float] | None:
+        if not isinstance(true, Gaussian):
+            return None
+        curvature = float(1.0 / self._total(variance))
+        return curvature, float(true._total(mse)) * curvature**2, curvature

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.channels.base import Channel
+from miniamp.channels.base import noise_growth
+from miniamp.channels.gaussian import NOISE_FLOOR
+from miniamp.channels.labels import Binary
+from miniamp.kernel import Kernel, packed
 
 _SQRT_2_OVER_PI = np.sqrt(2.0 / np.pi)
+_TRAPEZOID = np.linspace(-13.0, 13.0, 261)
+#: Left of this the hazard's curvature comes from a continued fraction, right of it from a difference
+#: that loses a factor u^2 of precision, 36 here.
+_FRACTION_FROM = -6.0
+#: Levels of that fraction; at u = -6 the 25th changes nothing any more.
+_FRACTION_LEVELS = 40
 
 
-class Probit(Channel):
+class Probit(Binary):
     """y = sign(z + noise) in {-1, +1}, noise of variance var; var = 0 is the perceptron.
 
     Parameters
@@ -28,20 +39,19 @@ class Probit(Channel):
     """
 
     names = ("var",)
-    #: A recovered sign pattern puts every row infinitely far from its margin, where g = A = B = 0:
-    #: the next iteration would un-learn the batch (errata E1).
+    #: A recovered sign pattern puts every row infinitely far from its margin, where g = A = B = 0: the
+    #: next iteration would un-learn the batch (errata E1).
     _NOISELESS_RESOLUTION = 1e-6
 
     def __init__(self, var: Given = 0.0) -> None:
         self.var = checks.parameter("var", var, least=0.0)
         self.resolution = self._NOISELESS_RESOLUTION if not self.var.any() else 0.0
 
-    def checked(self, y: Given) -> Array:
-        return checked_signs(y)
-
     def _margin(self, y: ArrayOrFloat, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
         """Distance of omega from the boundary, on y's side, in standard deviations; and those."""
-        scale = np.sqrt(np.maximum(self.var + V, np.finfo(np.float64).tiny))
+        # The noise is floored, as in the Gaussian channel: a known z that contradicts its label gives
+        # a very large residual, not an infinite one.
+        scale = np.sqrt(np.maximum(self.var, NOISE_FLOOR) + V)
         return np.asarray(y * omega / scale), np.asarray(scale)
 
     def log_partition(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
@@ -54,9 +64,10 @@ class Probit(Channel):
             hazard_curvature(margin, hazard) / np.square(scale)
         )
 
-    def predict(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
-        plus, minus = np.moveaxis(self.predict_proba(omega, V), -1, 0)[::-1]
-        return plus - minus, 4.0 * plus * minus
+    def kernel(self) -> Kernel:
+        from miniamp.channels import kernels  # only now: the compiler is slow to import
+
+        return Kernel(kernels.probit, packed(np.maximum(self.var, NOISE_FLOOR)))
 
     def predict_proba(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
         """Probabilities of -1 and +1, along a last axis of length 2."""
@@ -64,36 +75,54 @@ class Probit(Channel):
         return np.stack([ndtr(-margin), ndtr(margin)], axis=-1)
 
     def sample(self, rng: np.random.Generator, z: ArrayOrFloat) -> Array:
-        noisy = z + np.sqrt(self.var) * rng.normal(size=np.shape(z))
+        noisy = z + np.sqrt(self.var) * rng.normal(size=self._shape_of(z))
         return np.where(noisy >= 0.0, 1.0, -1.0)
 
+    def fitted(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Self:
+        """One EM step for the noise. Labels say nothing of the scale of z, so this means something only
+        together with a prior whose variance is fixed."""
+        growth = noise_growth(self.var, *self.output(y, omega, V))
+        return self.replaced(var=self.var * growth)
 
-def checked_signs(y: Given) -> Array:
-    """Labels as -1.0 and +1.0, anything else refused by name."""
-    labels = checks.numeric("y", y)
-    strange = labels[np.abs(labels) != 1.0]
-    if strange.size:
-        raise checks.refuse(
-            "y",
-            f"the label {strange.flat[0]:g}",
-            "only -1 and +1",
-            "encode the classes as -1 and +1",
-        )
-    return labels
+    def score(self, y: Array) -> Array:
+        return np.asarray(y * np.sqrt(self.fisher()))
+
+    def fisher(self) -> Array:
+        if not self.var.all():
+            raise checks.refuse(
+                "var", 0.0, "var > 0", "a perceptron has no finite score at z = 0; give it some noise"
+            )
+        return np.asarray(2.0 / (np.pi * self.var))
+
+    def row_fisher(self, mse: Array, power: float) -> Array:
+        # In t = omega/sqrt(var + mse) the two labels give 2 phi(t)^2/Phi(t), whatever the scale, and
+        # N(omega) phi(t) is a Gaussian in t: a trapezoid rule on its width.
+        scale = np.sqrt(self.var + mse)
+        total = np.sqrt(np.maximum(power - mse, 0.0) + np.square(scale))
+        width = np.sqrt(np.maximum(power - mse, 0.0)) / total
+        height = np.exp(-0.5 * np.square(_TRAPEZOID)) / np.sqrt(2.0 * np.pi)
+        height = height * (_TRAPEZOID[1] - _TRAPEZOID[0])
+        hazard = inverse_mills(width[..., None] * _TRAPEZOID) @ height
+        return np.asarray(_SQRT_2_OVER_PI * hazard / (scale * total))
 
 
 def inverse_mills(margin: Array) -> Array:
-    """phi(u)/Phi(u), by erfcx: right from u = -1e8 (where it is -u) to +40 (where it vanishes)."""
+    """phi(u)/Phi(u), by erfcx: right for u from -1e8 (where it is -u) to +40 (where it vanishes)."""
     return np.asarray(_SQRT_2_OVER_PI / erfcx(-margin / np.sqrt(2.0)))
 
 
 def hazard_curvature(margin: Array, hazard: Array) -> Array:
-    """h (h + u), the negative derivative of the inverse Mills ratio h at u.
+    """h (h + u), the negative derivative of the inverse Mills ratio h at u, to 1e-13 relative.
 
-    Far on the wrong side h + u is a difference of large numbers that is nearly -1/u; there its
-    asymptotic series is used.
+    Far on the wrong side h + u is a difference of large numbers; there it is taken from Laplace's
+    continued fraction, h + u = 1/(x + 2/(x + 3/(x + ...))) with x = -u.
     """
-    far = margin < -1e4
-    safe = np.where(far, margin, 1.0)
-    series = 1.0 - 1.0 / np.square(safe)
-    return np.asarray(np.where(far, series, hazard * (hazard + margin)))
+    far = margin < _FRACTION_FROM
+    if not np.any(far):
+        return np.asarray(hazard * (hazard + margin))
+    x = np.where(far, -margin, -_FRACTION_FROM)
+    tail = x
+    for level in range(_FRACTION_LEVELS, 1, -1):
+        tail = x + level / tail
+    excess = 1.0 / tail
+    return np.asarray(np.where(far, (x + excess) * excess, hazard * (hazard + margin)))

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat
+from miniamp.kernel import Kernel
 from miniamp.parametric import Parametric
 from miniamp.tilt import Tilt
+
+
+class Components(NamedTuple):
+    """The parts of a prior that is a finite mixture of Gaussians and, with variance 0, points."""
+
+    weights: Array  #: (K,), positive, sum to one
+    means: Array  #: (K,)
+    variances: Array  #: (K,), >= 0
 
 
 class ScalarPrior(Parametric, ABC):
@@ -61,6 +70,20 @@ class ScalarPrior(Parametric, ABC):
         self._free(fixed)
         return self
 
+    def components(self) -> Components | None:
+        """This prior as a finite mixture of Gaussians and points, None where it is not one.
+
+        Only asked of a prior with shared hyper-parameters. The theory is then exact at any scale.
+        """
+        return None
+
+    def landmarks(self) -> Array:
+        """Where on the axis the prior has points, edges or its bulk: where quadrature must look."""
+        parts = self.components()
+        if parts is not None:
+            return parts.means
+        return np.append(np.ravel(self.moments(0.0, 0.0)[0]), 0.0)
+
     def _free(self, fixed: Collection[str]) -> frozenset[str]:
         """Names of the hyper-parameters that EM may change: shared, and not held."""
         held = (fixed,) if isinstance(fixed, str) else tuple(fixed)
@@ -76,6 +99,10 @@ class ScalarPrior(Parametric, ABC):
         return self.replaced(
             **{n: np.reshape(v, np.shape(getattr(self, n))) for n, v in values.items() if n in free}
         )
+
+    def kernel(self) -> Kernel | None:
+        """A compiled twin of `moments`, where there is one; None has the loops use `moments`."""
+        return None
 
     def _shape_of(
         self, size: int | tuple[int, ...] | None, A: ArrayOrFloat, B: ArrayOrFloat

@@ -9,7 +9,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.priors.base import ScalarPrior
+from miniamp.priors.base import Components, ScalarPrior
 from miniamp.priors.components import choose, leading, log_weights, shares, spread
 
 
@@ -41,6 +41,9 @@ class Discrete(ScalarPrior):
             raise checks.refuse(
                 "weights", f"{self.weights.shape[-1]} weights", f"{K}", "give one for each point"
             )
+
+    def components(self) -> Components:
+        return Components(self.weights, self.points, np.zeros(self.points.shape))
 
     def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         log_sum, _, best, at_best = self._terms(A, B)

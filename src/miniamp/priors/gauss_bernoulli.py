@@ -10,7 +10,8 @@ from scipy.special import expit, logit
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.priors.base import ScalarPrior
+from miniamp.kernel import Kernel, packed
+from miniamp.priors.base import Components, ScalarPrior
 from miniamp.priors.gaussian import fit_gaussian, gaussian_log_partition, gaussian_moments
 
 
@@ -46,6 +47,11 @@ class GaussBernoulli(ScalarPrior):
         """Posterior probability that the coefficient is not zero."""
         return np.asarray(expit(self.log_odds(A, B)))
 
+    def components(self) -> Components:
+        weights = np.array([1.0 - float(self.rho), float(self.rho)])
+        means, variances = np.array([0.0, float(self.mean)]), np.array([0.0, float(self.var)])
+        return Components(weights, means, variances)
+
     def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         slab = gaussian_log_partition(self.mean, self.var, A, B)
         with np.errstate(divide="ignore"):
@@ -59,6 +65,11 @@ class GaussBernoulli(ScalarPrior):
         return np.asarray(included * mean), np.asarray(
             included * (var + excluded * np.square(mean))
         )
+
+    def kernel(self) -> Kernel:
+        from miniamp.priors import kernels  # only now: the compiler is slow to import
+
+        return Kernel(kernels.gauss_bernoulli, packed(logit(self.rho), self.mean, self.var))
 
     def sample(
         self,

@@ -9,7 +9,8 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.priors.base import ScalarPrior
+from miniamp.kernel import Kernel, packed
+from miniamp.priors.base import Components, ScalarPrior
 
 
 class Gaussian(ScalarPrior):
@@ -33,12 +34,20 @@ class Gaussian(ScalarPrior):
         self.mean = checks.parameter("mean", mean)
         self.var = checks.parameter("var", var, above=0.0)
 
+    def components(self) -> Components:
+        return Components(np.ones(1), self.mean.reshape(1), self.var.reshape(1))
+
     def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         return gaussian_log_partition(self.mean, self.var, A, B)
 
     def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
         mean, var = gaussian_moments(self.mean, self.var, A, B)
         return mean, np.broadcast_to(var, np.shape(mean))
+
+    def kernel(self) -> Kernel:
+        from miniamp.priors import kernels  # only now: the compiler is slow to import
+
+        return Kernel(kernels.gaussian, packed(self.mean, self.var))
 
     def sample(
         self,

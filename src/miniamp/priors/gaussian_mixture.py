@@ -9,7 +9,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.priors.base import ScalarPrior
+from miniamp.priors.base import Components, ScalarPrior
 from miniamp.priors.components import choose, leading, log_weights, shares, spread
 from miniamp.priors.gaussian import gaussian_log_partition, gaussian_moments
 
@@ -45,6 +45,9 @@ class GaussianMixture(ScalarPrior):
                 raise checks.refuse(
                     name, f"{getattr(self, name).shape[-1]} values", f"{K}", "give one a weight"
                 )
+
+    def components(self) -> Components:
+        return Components(self.weights, self.means, self.vars)
 
     def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         log_terms, common = self._log_terms(A, B)

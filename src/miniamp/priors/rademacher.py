@@ -10,7 +10,8 @@ from scipy.special import expit, logit
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.priors.base import ScalarPrior
+from miniamp.kernel import Kernel, packed
+from miniamp.priors.base import Components, ScalarPrior
 
 
 class Rademacher(ScalarPrior):
@@ -33,6 +34,10 @@ class Rademacher(ScalarPrior):
     def __init__(self, p: Given = 0.5) -> None:
         self.p = checks.parameter("p", p, least=0.0, most=1.0)
 
+    def components(self) -> Components:
+        p = float(self.p)
+        return Components(np.array([1.0 - p, p]), np.array([-1.0, 1.0]), np.zeros(2))
+
     def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         with np.errstate(divide="ignore"):
             plus, minus = np.log(self.p), np.log1p(-self.p)
@@ -43,6 +48,11 @@ class Rademacher(ScalarPrior):
         plus, minus = expit(log_odds), expit(-log_odds)
         # 1 - mean^2 would round to zero where the variance is still known to full precision.
         return np.tanh(0.5 * log_odds), np.asarray(4.0 * plus * minus)
+
+    def kernel(self) -> Kernel:
+        from miniamp.priors import kernels  # only now: the compiler is slow to import
+
+        return Kernel(kernels.rademacher, packed(logit(self.p)))
 
     def sample(
         self,

@@ -1,0 +1,259 @@
+"""Learning curves in the limit of many coefficients: streaming, optimal, online and offline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy.optimize import brentq
+
+from miniamp import checks
+from miniamp.absorb import Info, Stop, stream
+from miniamp.arrays import Array, Given
+from miniamp.theory.balance import Balance
+from miniamp.theory.curves import Curve
+from miniamp.theory.law import Law
+from miniamp.theory.output import output_channel
+from miniamp.theory.potential import optimal_root, perfect_gain
+from miniamp.theory.scalar import WEAK, ScalarChannel, checked_prior, scalar_channel
+from miniamp.theory.tables import LogTable
+from miniamp.theory.typical import ConvergedBatch, OptimalBatch, TypicalBatch
+
+#: Iterations of a mismatched batch that count as convergence, and the change at which to stop.
+PATIENCE = 20_000
+TOLERANCE = 1e-13
+#: What counts as converged where iterations are counted, as in `Stop`.
+COUNTED = 1e-8
+
+
+def learning_curve(
+    prior: Given,
+    channel: Given,
+    alpha_b: Given,
+    batches: int | None = None,
+    alpha_max: float | None = None,
+    t_max: int | None = None,
+    truth: Given = None,
+    true_channel: Given = None,
+) -> Curve:
+    """The error of Mini-AMP after each batch: state evolution, Theorem 1.
+
+    Parameters
+    ----------
+    prior, channel
+        What the algorithm believes.
+    alpha_b : float
+        Rows of a batch over coefficients.
+    batches, alpha_max
+        How many batches, or rows over coefficients in all; give one of them.
+    t_max : int, optional
+        Iterations a batch; until convergence by default.
+    truth, true_channel : optional
+        What coefficients and rows are really drawn from, where that is not what is believed.
+
+    Returns
+    -------
+    Curve
+
+    Examples
+    --------
+    >>> from miniamp import channels, priors, theory
+    >>> curve = theory.learning_curve(
+    ...     priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-8), alpha_b=0.35, batches=5)
+    >>> [f"{mse:.2g}" for mse in curve.mse]
+    ['0.15', '0.052', '0.013', '0.0014', '6.4e-08']
+    """
+    law = starting_law(prior, truth)
+    kind = ConvergedBatch if t_max is None else TypicalBatch
+    batch = kind(alpha_b, channel, true_channel)
+    number = _number(batch.alpha, batches, alpha_max)
+    if t_max is None:
+        stop = Stop(max_iter=PATIENCE, tol=TOLERANCE)
+    else:
+        stop = Stop(max_iter=checks.count("t_max", t_max), tol=0.0)
+    return _streamed(law, batch, number, stop, f"alpha_b = {batch.alpha:g}")
+
+
+def mmse_curve(
+    prior: Given,
+    channel: Given,
+    alpha_b: Given,
+    batches: int | None = None,
+    alpha_max: float | None = None,
+) -> Curve:
+    """The error of exact inference on each batch, marginals being carried on: Theorem 3, recursively.
+
+    Parameters are those of `learning_curve`.
+
+    Examples
+    --------
+    >>> from miniamp import channels, priors, theory
+    >>> curve = theory.mmse_curve(
+    ...     priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-8), alpha_b=0.35, batches=3)
+    >>> [f"{mse:.2g}" for mse in curve.mse]
+    ['0.15', '0.052', '6.4e-08']
+    """
+    batch = OptimalBatch(alpha_b, channel)
+    number = _number(batch.alpha, batches, alpha_max)
+    return _streamed(starting_law(prior), batch, number, Stop(), f"MMSE, alpha_b = {batch.alpha:g}")
+
+
+def online_curve(prior: Given, channel: Given, alphas: Given) -> Curve:
+    """The error of ADF, one row at a time: the ODE d lambda/d alpha = delta(epsilon(lambda)).
+
+    It is solved by quadrature, alpha(lambda) being the integral of 1/delta(epsilon(lambda)). For the
+    Gaussian channel that is Delta lambda + 2 I_x(lambda). Where the integral to infinity is finite
+    the error reaches 0 there: `blow_up`.
+
+    Examples
+    --------
+    >>> from miniamp import channels, priors, theory
+    >>> curve = theory.online_curve(priors.Rademacher(), channels.Probit(var=0.0), [1.3, 4.5])
+    >>> [round(float(mse), 6) for mse in curve.mse], round(curve.blow_up, 6)
+    ([0.427362, 0.0], 4.368193)
+    """
+    alphas = np.atleast_1d(checks.numeric("alphas", alphas))
+    if alphas.ndim != 1 or (alphas < 0.0).any():
+        raise checks.refuse("alphas", alphas, "a vector of numbers >= 0", "count rows from none")
+    scalar = scalar_channel(prior)
+    output = output_channel(channel, scalar.power)
+
+    def log_price(log_lam: Array) -> Array:
+        mse = np.maximum(scalar.mmse(np.exp(log_lam)), max(output.floor, 1e-300))
+        return -np.log(output.delta(mse))
+
+    start = np.log(WEAK / scalar.variance)
+    first = float(np.exp(log_price(np.array([start]))[0]))
+    price = LogTable(log_price, start, lambda x: (np.full_like(x, first), first * x))
+    blow_up = None
+    if output.exponent() > 0.0 and scalar.dimension() == 0.0:
+        blow_up = float(price.integral(2e4 / (8.0 * scalar.decay())))
+    lam = np.array([_inverted(price, float(alpha), blow_up, scalar) for alpha in alphas])
+    return _matched(alphas, lam, scalar, "online (ADF)", blow_up=blow_up)
+
+
+def offline_curve(prior: Given, channel: Given, alphas: Given) -> Curve:
+    """The errors of AMP (`mse`) and of exact inference (`mmse`) when all rows are one batch.
+
+    Examples
+    --------
+    >>> from miniamp import channels, priors, theory
+    >>> curve = theory.offline_curve(
+    ...     priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-8), [0.3, 0.4, 0.5])
+    >>> [f"{a:.2g} {b:.2g}" for a, b in zip(curve.mse, curve.mmse)]
+    ['0.18 0.18', '0.12 3.1e-08', '1.5e-08 1.5e-08']
+    """
+    alphas = np.atleast_1d(checks.numeric("alphas", alphas))
+    if alphas.ndim != 1 or (alphas < 0.0).any():
+        raise checks.refuse("alphas", alphas, "a vector of numbers >= 0", "count rows from none")
+    balance = Balance(prior, channel)
+    lams = np.array([[_gain(balance, a, best) for a in alphas] for best in (False, True)])
+    curve = _matched(alphas, lams[0], balance.scalar, "offline AMP")
+    floor = balance.output.floor
+    mmse = np.maximum(balance.scalar.mmse(lams[1]), floor)
+    return _matched(alphas, lams[0], balance.scalar, curve.label, mmse=mmse, floor=floor)
+
+
+def starting_law(prior: Given, truth: Given = None) -> Law:
+    """The law before any data; an equal truth is no mismatch."""
+    prior = checked_prior("prior", prior)
+    if truth is None or (checked_prior("truth", truth) == prior and type(truth) is type(prior)):
+        return Law(prior)
+    return Law(prior, truth)
+
+
+def _gain(balance: Balance, alpha: float, best: bool) -> float:
+    if alpha == 0.0:
+        return 0.0
+    s = optimal_root(balance, alpha) if best else balance.smallest_root(alpha)
+    return perfect_gain(balance, alpha) if s is None else float(np.exp(s))
+
+
+def _number(alpha_b: float, batches: int | None, alpha_max: float | None) -> int:
+    if (batches is None) == (alpha_max is None):
+        raise checks.refuse(
+            "batches, alpha_max", f"{batches} and {alpha_max}", "exactly one of them",
+            "say how many batches, or how many rows over coefficients in all",
+        )  # fmt: skip
+    if batches is not None:
+        return checks.count("batches", batches)
+    # A stream of alpha_max is cut into whole batches; rounding must not lose the last.
+    number = int(np.floor(checks.number("alpha_max", alpha_max, above=0.0) / alpha_b + 1e-9))
+    if number < 1:
+        raise checks.refuse("alpha_max", alpha_max, f"at least alpha_b = {alpha_b:g}", "raise it")
+    return number
+
+
+def _streamed(law: Law, batch: TypicalBatch, number: int, stop: Stop, label: str) -> Curve:
+    laws: list[Law] = []
+    infos: list[Info] = []
+    for new, info in stream(law, (batch for _ in range(number)), stop):
+        laws.append(new)
+        infos.append(info)
+    errors = [new.errors for new in laws]
+    floor = batch.channel.error_floor
+    befores = [law, *laws[:-1]]
+
+    def count() -> Array:
+        # A root search takes one step whatever the iteration would have taken: iterate now.
+        if type(batch) is TypicalBatch or not law.matched or batch.true_channel is not None:
+            return np.array([info.iterations for info in infos])
+        return np.array([_iterations(before, batch) for before in befores])
+
+    return Curve(
+        alpha=batch.alpha * np.arange(1, number + 1),
+        mse=np.maximum([e.mse for e in errors], floor),
+        variance=np.maximum([e.variance for e in errors], floor),
+        lam=np.array([new.lam for new in laws]),
+        gamma=np.array([new.gamma for new in laws]),
+        overlap=np.array([e.overlap for e in errors]),
+        power=np.array([e.power for e in errors]),
+        label=label,
+        _count=count,
+    )
+
+
+def _iterations(law: Law, batch: TypicalBatch) -> int:
+    if law.mse <= batch.channel.error_floor:
+        return 1
+    plain = TypicalBatch(batch.alpha, batch.channel)
+    steps: Iterator[tuple[Law, Info]] = stream(law, [plain], Stop(max_iter=PATIENCE, tol=COUNTED))
+    return next(steps)[1].iterations
+
+
+def _inverted(
+    price: LogTable, alpha: float, blow_up: float | None, scalar: ScalarChannel
+) -> float:
+    """The lambda at which alpha rows over coefficients have been paid for."""
+    if alpha == 0.0:
+        return 0.0
+    if blow_up is not None and alpha >= blow_up:
+        return np.inf
+    low = high = np.log(1.0 / scalar.variance)
+    while price.integral(np.exp(high)) < alpha:
+        low, high = high, high + 2.0
+        if high > np.log(1e31 / scalar.variance):
+            return float(np.exp(high))
+    while price.integral(np.exp(low)) > alpha:
+        low, high = low - 2.0, low
+    root = brentq(
+        lambda s: float(price.integral(np.exp(s))) - alpha, low, high, xtol=1e-14, rtol=8.9e-16
+    )
+    return float(np.exp(root))
+
+
+def _matched(
+    alphas: Array,
+    lam: Array,
+    scalar: ScalarChannel,
+    label: str,
+    *,
+    mmse: Array | None = None,
+    blow_up: float | None = None,
+    floor: float = 0.0,
+) -> Curve:
+    mse = np.maximum(scalar.mmse(lam), floor)
+    known = scalar.power - mse
+    return Curve(
+        alphas, mse, mse, lam, lam, overlap=known, power=known, mmse=mmse, blow_up=blow_up, label=label
+    )

@@ -1,0 +1,166 @@
+"""The output channel: what a row tells of z = Phi_mu . x that is known up to an error."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+
+from miniamp import checks
+from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.channels.base import Channel
+from miniamp.theory.rules import gaussian_rule
+from miniamp.theory.tables import LogTable
+
+#: Where tables of delta end, relative to E x^2. Channels that may jump are singular there, as
+#: E^(-1/2), with a correction of relative size E^(1/2) or less.
+SHARP_END = 1e-20
+#: Smooth channels: relative to the smaller of E x^2 and blur^2. What is left is linear.
+SMOOTH_END = 1e-5
+#: Trapezoid step for smooth channels, in units of the narrower of blur and the spread of omega.
+SMOOTH_STEP = 0.25
+KEPT = 64
+
+
+class OutputChannel:
+    """delta(E) and its half integral J(E), for z ~ N(0, power) known up to an error E.
+
+    delta = E g^2 = E(-dg) is what a row adds to the precision of every coefficient. J is what y tells
+    of z beyond what is known, in nats: J = -E log Z_z - H[P(y | z)], dJ/dE = delta/2.
+
+    Examples
+    --------
+    >>> from miniamp import channels
+    >>> out = OutputChannel(channels.Gaussian(var=0.5), power=1.0)
+    >>> float(out.delta(0.5)), round(float(out.information(0.5)), 6)
+    (1.0, 0.346574)
+    """
+
+    def __init__(self, channel: Channel, power: float) -> None:
+        self.channel = channel
+        self.power = power
+        self.floor = channel.error_floor
+        closed = channel.row_information(np.array([power]), power)
+        self.closed = closed is not None
+        end = SHARP_END * power
+        if channel.blur > 0.0:
+            end = SMOOTH_END * min(power, channel.blur**2)
+        # Panels end exactly at E = power, beyond which omega would have a negative variance.
+        decades = np.ceil(np.log10(power / end))
+        self._end = power * 10.0**-decades
+        self._table = LogTable(self._log_delta, np.log(self._end), self._low)
+        self._edge: tuple[float, float] | None = None
+
+    @property
+    def noiseless(self) -> bool:
+        """Whether delta grows like 1/E: y fixes z, and J is infinite."""
+        return self.floor > 0.0
+
+    def delta(self, mse: ArrayOrFloat) -> Array:
+        """E g^2 for each error of z."""
+        mse = np.minimum(np.asarray(mse, dtype=np.float64), self.power)
+        if self.closed:
+            return self._closed("row_fisher", mse)
+        return self._table.value(mse)
+
+    def information(self, mse: ArrayOrFloat) -> Array:
+        """J(E), in nats."""
+        mse = np.minimum(np.asarray(mse, dtype=np.float64), self.power)
+        if self.closed:
+            return self._closed("row_information", mse)
+        return 0.5 * self._table.integral(mse)
+
+    def _closed(self, what: str, mse: Array) -> Array:
+        values: Array = getattr(self.channel, what)(mse, self.power)
+        return values.reshape(mse.shape)
+
+    def exponent(self) -> float:
+        """s in delta ~ E^-s for small E: 1 without noise, 1/2 for a jump, 0 for a smooth channel."""
+        if self.closed:
+            return 1.0 if self.noiseless else 0.0
+        slope = self._power_law()[1]
+        return round(-2.0 * slope) / 2.0
+
+    def _log_delta(self, log_mse: Array) -> Array:
+        mse = np.minimum(np.exp(log_mse), self.power)
+        closed = self.channel.row_fisher(mse, self.power)
+        if closed is not None:
+            return np.asarray(np.log(closed.reshape(mse.shape)))
+        return np.log(np.array([self._integrated(float(E)) for E in mse]))
+
+    def _integrated(self, mse: float) -> float:
+        spread = 0.0 if self.channel.shift_invariant else self.power - mse
+        omega, weights = forecast_rule((self.channel,), spread, mse)
+        y, rule = self.channel.outcomes(omega, mse)
+        density = rule * np.exp(self.channel.log_partition(y, omega[:, None], mse))
+        g = self.channel.output(y, omega[:, None], mse)[0]
+        # Dividing by the total takes out what the rule over y leaves off.
+        return float(weights @ np.sum(density * np.square(g), axis=1) / (weights @ density.sum(1)))
+
+    def _low(self, mse: Array) -> tuple[Array, Array]:
+        """Continuation to E = 0: a power law where delta is singular, a straight line where not."""
+        edge, slope = self._power_law()
+        ratio = mse / self._end
+        if slope < -0.1:
+            with np.errstate(divide="ignore", over="ignore"):
+                integral = edge * self._end * ratio ** (1.0 + slope) / (1.0 + slope)
+                return edge * ratio**slope, integral
+        line = edge * (1.0 + slope * (ratio - 1.0))
+        return line, edge * mse * (1.0 + slope * (0.5 * ratio - 1.0))
+
+    def _power_law(self) -> tuple[float, float]:
+        """delta at the end of the table, and its logarithmic slope there."""
+        if self._edge is None:
+            s = np.log(self._end) + np.array([0.0, 0.1])
+            low, high = self._table.log_value(np.exp(s) * (1.0 + 1e-12))
+            self._edge = float(np.exp(low)), float((high - low) / 0.1)
+        return self._edge
+
+
+def forecast_rule(
+    channels: tuple[Channel, ...], spread: float, V: float
+) -> tuple[Array, Array]:
+    """Nodes and weights over omega ~ N(0, spread), fine enough for channels seen through N(., V)."""
+    if spread <= 0.0:
+        return np.zeros(1), np.ones(1)
+    deviation = float(np.sqrt(spread))
+    blur = min(channel.blur for channel in channels)
+    finest = float(np.sqrt(V + blur**2))
+    if blur > 0.0:
+        step = SMOOTH_STEP * min(deviation, finest)
+        half = np.ceil(9.5 * deviation / step)
+        omega = step * np.arange(-half, half + 1.0)
+        weights = np.exp(-0.5 * np.square(omega / deviation))
+        return omega, weights / weights.sum()
+    edges = np.concatenate([np.ravel(channel.edges()) for channel in channels])
+    return gaussian_rule(spread, edges, finest)
+
+
+_tables: OrderedDict[tuple[int, float], OutputChannel] = OrderedDict()
+
+
+def output_channel(channel: Given, power: float) -> OutputChannel:
+    """The output channel for signals of this power, made once for each channel object."""
+    key = id(channel), power
+    found = _tables.get(key)
+    if found is None:
+        found = _tables[key] = OutputChannel(checked_channel("channel", channel), power)
+        while len(_tables) > KEPT:
+            _tables.popitem(last=False)
+    return found
+
+
+def checked_channel(name: str, channel: Any) -> Channel:
+    """`channel`, if the theory can speak of it: a channel that treats every row alike."""
+    if not isinstance(channel, Channel):
+        raise checks.refuse(
+            name, repr(channel), "a channel such as channels.Gaussian(var=0.01)",
+            "see miniamp.channels; for streaming variational Bayes there is no such theory",
+        )  # fmt: skip
+    if channel.shape not in ((), (1,)):
+        raise checks.refuse(
+            name, f"hyper-parameters of shape {channel.shape}", "shared ones: rows that are alike",
+            "give one noise level for all rows",
+        )  # fmt: skip
+    return channel

@@ -1,0 +1,189 @@
+"""The scalar channel b ~ N(lambda x, lambda): its MMSE and its mutual information."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+
+from miniamp import checks
+from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.priors.base import Components, ScalarPrior
+from miniamp.theory.mixture import log_mmse
+from miniamp.theory.rules import graded_rule
+from miniamp.theory.tables import VANISHED, LogTable
+
+#: Below this lambda, in units of 1/Var x, epsilon is v/(1 + lambda v) to rounding.
+WEAK = 1e-7
+#: Up to this lambda Var x a prior without components is integrated; the density of b is a product of
+#: two numbers of size exp(lambda x^2/2), and has no digits left much beyond.
+STRONG = 1e13
+#: Quadrature over b reaches this many standard deviations of the prior: far enough for heavy tails,
+#: at the cost of a few panels.
+TAIL = 300.0
+#: Stands for an infinite lambda Var x: a discrete prior has long been told apart, a continuous one has
+#: reached errors that stand for none.
+INFINITE = 1e33
+#: Within this many noise scales of 0 the density of b keeps its digits whatever the prior.
+NEAR = 40.0
+#: Tables that are kept: one a prior, so that everything asked of one prior shares its work.
+KEPT = 64
+
+
+class ScalarChannel:
+    """epsilon(lambda) and I_x(lambda) of one prior, tabulated as they are asked for.
+
+    I_x is half the integral of epsilon (the I-MMSE relation): all its terms are positive, where the
+    definition subtracts numbers of size lambda.
+
+    Attributes
+    ----------
+    mean, variance, power : float
+        E x, Var x and E x^2 of the prior.
+
+    Examples
+    --------
+    >>> from miniamp import priors
+    >>> channel = ScalarChannel(priors.Gaussian())
+    >>> round(float(channel.mmse(3.0)), 12), round(float(channel.information(3.0)), 12)
+    (0.25, 0.69314718056)
+    """
+
+    def __init__(self, prior: ScalarPrior) -> None:
+        self.prior = prior
+        self.parts = parts_of(prior)
+        mean, variance = prior.moments(0.0, 0.0)
+        self.mean, self.variance = float(np.squeeze(mean)), float(np.squeeze(variance))
+        self.power = self.mean**2 + self.variance
+        if not self.variance > 0.0:
+            raise checks.refuse(
+                "prior", f"{prior!r}, which has no variance", "a prior with something to learn",
+                "spread it over more than one value",
+            )  # fmt: skip
+        self._table = LogTable(self._log_mmse, np.log(WEAK / self.variance), self._weak)
+
+    def mmse(self, lam: ArrayOrFloat) -> Array:
+        """epsilon(lambda) = E Var(x | b), elementwise."""
+        return self._table.value(np.minimum(lam, INFINITE / self.variance))
+
+    def information(self, lam: ArrayOrFloat) -> Array:
+        """I(x; b) in nats, elementwise."""
+        return 0.5 * self._table.integral(np.minimum(lam, INFINITE / self.variance))
+
+    def decay(self) -> float:
+        """-d log epsilon/d lambda for large lambda: positive for discrete priors, else 0.
+
+        The nearest two points, a distance d apart, are told apart with error exp(-lambda d^2/8).
+        """
+        if self.parts is None or self.parts.variances.any():
+            return 0.0
+        return float(np.square(np.diff(np.sort(self.parts.means)).min()) / 8.0)
+
+    def dimension(self) -> float:
+        """lim lambda epsilon(lambda): the weight of the continuous part of the prior."""
+        if self.parts is not None:
+            return float(self.parts.weights[self.parts.variances > 0.0].sum())
+        strong = STRONG / self.variance
+        return float(strong * self.mmse(strong))
+
+    def _weak(self, lam: Array) -> tuple[Array, Array]:
+        known = self.variance * lam
+        return self.variance / (1.0 + known), np.log1p(known)
+
+    def _log_mmse(self, log_lam: Array) -> Array:
+        lam = np.exp(log_lam)
+        if self.parts is not None:
+            return log_mmse(self.parts, lam)
+        strong = STRONG / self.variance
+        logs = np.array([self._integrated(min(x, strong)) for x in lam])
+        # Beyond, a continuous prior has epsilon = dimension/lambda.
+        return np.maximum(logs - np.log(np.maximum(lam / strong, 1.0)), 2.0 * VANISHED)
+
+    def _integrated(self, lam: float) -> float:
+        u, weights = field_rule(self.prior, lam, self.prior.landmarks())
+        variance = self.prior.moments(lam, np.sqrt(lam) * u)[1]
+        with np.errstate(divide="ignore"):
+            return float(np.log(weights @ variance))
+
+
+def field_rule(truth: ScalarPrior, snr: float, landmarks: Array) -> tuple[Array, Array]:
+    """Nodes u and weights of an average over u = sqrt(snr) x + N(0, 1), x drawn from `truth`.
+
+    For functions of u that vary on the noise scale, near the landmarks (values of x), or slowly.
+
+    Examples
+    --------
+    >>> from miniamp import priors
+    >>> u, weights = field_rule(priors.Rademacher(), 4.0, np.array([-1.0, 1.0]))
+    >>> round(float(weights @ u**2), 12)
+    5.0
+    """
+    mean, variance = truth.moments(0.0, 0.0)
+    root = np.sqrt(snr)
+    reach = TAIL * root * float(np.sqrt(np.squeeze(variance))) + 12.0
+    centre = root * float(np.squeeze(mean))
+    places = root * np.unique(np.concatenate([truth.landmarks(), landmarks]))
+    u, weights = graded_rule(places, 1.0, centre - reach, centre + reach)
+    log_density = _log_density(truth, snr, u)
+    return u, _normalised(u, weights * np.exp(log_density))
+
+
+def _normalised(u: Array, weights: Array) -> Array:
+    """Weights that sum to one, where the density of a prior without components loses its digits.
+
+    It is exp(log Z - u^2/2), with an error of 1e-16 u^2: none on the noise scale, but noticeable far
+    out, where what is averaged is smooth and only the total counts. So the total is put right there.
+    """
+    near = np.abs(u) < NEAR
+    mass = weights[near].sum()
+    if mass > 0.999:
+        return weights / weights.sum()
+    return np.where(near, weights, weights * ((1.0 - mass) / weights[~near].sum()))
+
+
+def _log_density(truth: ScalarPrior, snr: float, u: Array) -> Array:
+    parts = parts_of(truth)
+    if parts is None:
+        return np.asarray(truth.log_partition(snr, np.sqrt(snr) * u) - 0.5 * np.square(u))
+    spread = 1.0 + snr * parts.variances
+    away = u[:, None] - np.sqrt(snr) * parts.means
+    terms = np.log(parts.weights) - 0.5 * (np.log(spread) + np.square(away) / spread)
+    return np.asarray(np.logaddexp.reduce(terms, axis=1))
+
+
+def parts_of(prior: ScalarPrior) -> Components | None:
+    """The parts of a mixture that have any weight."""
+    parts = prior.components()
+    if parts is None:
+        return None
+    there = parts.weights > 0.0
+    return Components(*(np.asarray(a, dtype=np.float64)[there] for a in parts))
+
+
+_tables: OrderedDict[int, ScalarChannel] = OrderedDict()
+
+
+def scalar_channel(prior: Given) -> ScalarChannel:
+    """The scalar channel of a prior, made once for each prior object."""
+    found = _tables.get(id(prior))
+    if found is None:
+        found = _tables[id(prior)] = ScalarChannel(checked_prior("prior", prior))
+        while len(_tables) > KEPT:
+            _tables.popitem(last=False)
+    return found
+
+
+def checked_prior(name: str, prior: Any) -> ScalarPrior:
+    """`prior`, if the theory can speak of it: scalar, and the same for every coefficient."""
+    if not isinstance(prior, ScalarPrior):
+        raise checks.refuse(
+            name, repr(prior), "a scalar prior such as priors.GaussBernoulli(rho=0.1)",
+            "see miniamp.priors; priors of rows have their theory in miniamp.theory.lowrank",
+        )  # fmt: skip
+    if prior.shape not in ((), (1,)):
+        raise checks.refuse(
+            name, f"hyper-parameters of shape {prior.shape}", "shared ones: coefficients that are alike",
+            "take a mixture of the values they have",
+        )  # fmt: skip
+    return prior

@@ -1,0 +1,179 @@
+"""The typical batch: what rows drawn at random tell of a law."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from miniamp import checks
+from miniamp.absorb import Evidence, Step
+from miniamp.arrays import Array, Given
+from miniamp.channels.base import Channel
+from miniamp.theory.balance import Balance
+from miniamp.theory.law import Errors, Gain, Law
+from miniamp.theory.output import checked_channel, forecast_rule, output_channel
+from miniamp.theory.potential import optimal_root, perfect_gain
+from miniamp.theory.scalar import scalar_channel
+
+
+class TypicalBatch:
+    """alpha N rows drawn at random, seen through a channel: the twin of `evidence.Batch`.
+
+    Each refinement is one line of `eq:minise` (`eq:appendix_se` for general channels).
+
+    Parameters
+    ----------
+    alpha : float
+        Rows over coefficients, alpha_b, > 0.
+    channel : Channel
+        How the observations are believed to come about.
+    true_channel : Channel, optional
+        How they do; as believed by default.
+
+    Notes
+    -----
+    Where the channel is not the true one, the forecast omega and the true z are jointly Gaussian,
+    given omega: z ~ N(omega m/q, E - (q - m)^2/q). With g of the believed channel and g_0 of the true
+    one under that forecast, a batch adds alpha E(-dg) to lambda, alpha E g^2 to gamma and
+    alpha E g g_0 to the signal. For two Gaussian channels these are the equations of Theorem 1.
+
+    Examples
+    --------
+    >>> from miniamp import channels
+    >>> TypicalBatch(0.5, channels.Gaussian(var=0.01)).alpha
+    0.5
+    """
+
+    #: Infinitely many rows: chance moves nothing.
+    rows = 2**53
+
+    def __init__(self, alpha: Given, channel: Channel, true_channel: Channel | None = None) -> None:
+        self.alpha = checks.number("alpha_b", alpha, above=0.0)
+        self.channel = checked_channel("channel", channel)
+        self.true_channel = (
+            None if true_channel is None else checked_channel("true_channel", true_channel)
+        )
+
+    def start(self, belief: Law) -> tuple[Errors, None]:
+        return belief.errors, None
+
+    def refine(self, belief: Law, estimate: Errors, memory: Any) -> Step:
+        gain = self._gain(belief, estimate)
+        new = belief.tilted(gain).errors
+        return Step(
+            tilt=gain,
+            estimate=new,
+            memory=None,
+            change=_change(new.mse, estimate.mse) + _change(new.variance, estimate.variance),
+            # Refusing rows that contradict the belief is the algorithm's business; the theory tells
+            # what they would do.
+            health=1.0,
+            solved=new.mse <= self.channel.error_floor,
+        )
+
+    def remedies(self) -> Iterable[tuple[str, Evidence]]:
+        return ()
+
+    def conclude(self, belief: Law, step: Step) -> Law:
+        return belief.tilted(step.tilt)
+
+    def diagnosis(self) -> str:
+        return "The state evolution diverges: the belief is too far from the truth."
+
+    def _gain(self, law: Law, errors: Errors) -> Gain:
+        if law.matched and self.true_channel is None:
+            power = scalar_channel(law.prior).power
+            mse = max(errors.mse, self.channel.error_floor)
+            lam = self.alpha * float(output_channel(self.channel, power).delta(mse))
+            return Gain(lam, lam, lam)
+        true = self.channel if self.true_channel is None else self.true_channel
+        responses = self.channel.responses(
+            true, errors.mse, errors.variance, errors.power, errors.excess
+        )
+        if responses is None:
+            responses = averaged_responses(self.channel, true, errors)
+        curvature, square, signal = responses
+        return Gain(self.alpha * curvature, self.alpha * square, self.alpha * signal)
+
+
+class ConvergedBatch(TypicalBatch):
+    """A typical batch iterated to convergence, by a root search where all is matched.
+
+    Examples
+    --------
+    >>> from miniamp import absorb, channels, priors
+    >>> from miniamp.theory import Law
+    >>> law, _ = absorb(Law(priors.Gaussian()), ConvergedBatch(1.0, channels.Gaussian(var=2.0)))
+    >>> round(law.mse, 12)  # E = 1/(1 + 1/(2 + E))
+    0.732050807569
+    """
+
+    def refine(self, belief: Law, estimate: Errors, memory: Any) -> Step:
+        if not belief.matched or self.true_channel is not None:
+            return super().refine(belief, estimate, memory)
+        lam = self._fixed_point(belief, estimate)
+        gain = Gain(lam, lam, lam)
+        return Step(gain, belief.tilted(gain).errors, None, change=0.0, solved=True)
+
+    def _fixed_point(self, law: Law, errors: Errors) -> float:
+        """What the batch adds to lambda."""
+        balance = Balance(law.prior, self.channel, law.lam)
+        if errors.mse <= balance.output.floor:
+            return perfect_gain(balance, self.alpha)
+        s = balance.smallest_root(self.alpha)
+        return perfect_gain(balance, self.alpha) if s is None else float(np.exp(s))
+
+
+class OptimalBatch(ConvergedBatch):
+    """A typical batch taken in by exact inference: Theorem 3, the global minimum of i_RS^b.
+
+    Examples
+    --------
+    >>> from miniamp import absorb, channels, priors
+    >>> from miniamp.theory import Law
+    >>> sparse, rows = priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-8)
+    >>> [absorb(Law(sparse), kind(0.4, rows))[0].mse < 1e-6 for kind in (ConvergedBatch, OptimalBatch)]
+    [False, True]
+    """
+
+    def _fixed_point(self, law: Law, errors: Errors) -> float:
+        balance = Balance(law.prior, self.channel, law.lam)
+        if errors.mse <= balance.output.floor:
+            return perfect_gain(balance, self.alpha)
+        s = optimal_root(balance, self.alpha)
+        return perfect_gain(balance, self.alpha) if s is None else float(np.exp(s))
+
+
+def averaged_responses(
+    channel: Channel, true: Channel, errors: Errors
+) -> tuple[float, float, float]:
+    """E(-dg), E g^2 and E g g_0 over omega and over y from the true channel."""
+    power = max(errors.power, 0.0)
+    ratio = errors.overlap / power if power > 0.0 else 0.0
+    V_true = errors.mse - (errors.excess**2 / power if power > 0.0 else 0.0)
+    shifts = channel.shift_invariant and true.shift_invariant
+    if shifts:
+        # Only y - omega matters, and z - omega is N(0, E) over all omega.
+        ratio, V_true = 1.0, errors.mse
+    rule_V = min(errors.variance, V_true)
+    omega, weights = forecast_rule((channel, true), 0.0 if shifts else power, rule_V)
+    y, rule = true.outcomes(ratio * omega, V_true)
+    density = rule * np.exp(true.log_partition(y, ratio * omega[:, None], V_true))
+    g, curvature = channel.output(y, omega[:, None], errors.variance)
+    total = float(weights @ density.sum(axis=1))
+
+    def average(f: Array) -> float:
+        return float(weights @ np.sum(density * f, axis=1)) / total
+
+    seen = average(np.broadcast_to(curvature, g.shape))
+    if shifts:
+        return seen, average(np.square(g)), seen
+    g_true = true.output(y, ratio * omega[:, None], V_true)[0]
+    return seen, average(np.square(g)), average(g * g_true)
+
+
+def _change(new: float, old: float) -> float:
+    scale = max(abs(new), abs(old))
+    return abs(new - old) / scale if scale > 0.0 else 0.0
