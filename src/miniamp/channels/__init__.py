@@ -2,6 +2,7 @@
 
 from miniamp.channels.base import Channel
 from miniamp.channels.gaussian import Gaussian
+from miniamp.channels.logistic import Logistic
 from miniamp.channels.probit import Probit
 
-__all__ = ["Channel", "Gaussian", "Probit"]
+__all__ = ["Channel", "Gaussian", "Logistic", "Probit"]
