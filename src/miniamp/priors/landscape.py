@@ -161,8 +161,7 @@ def _golden(tilted: Tilted, low: Array, high: Array) -> tuple[Array, Array]:
     middle, at_middle = np.zeros_like(low), np.zeros_like(low)
     at_low, at_high = tilted.height(i, low), tilted.height(i, high)
     for _ in range(_GOLDEN_STEPS):
-        drop = at_middle - np.minimum(at_low, at_high)
-        if not (drop > _FLAT).any():
+        if not (_drop(at_middle, at_low, at_high) > _FLAT).any():
             break
         upper = high - middle > middle - low
         trial = np.where(
@@ -180,6 +179,13 @@ def _golden(tilted: Tilted, low: Array, high: Array) -> tuple[Array, Array]:
         middle, at_middle = np.where(better, trial, middle), np.maximum(at_trial, at_middle)
     tiny = np.finfo(np.float64).tiny
     return middle, np.maximum(high - low, tiny)
+
+
+def _drop(at_middle: Array, at_low: Array, at_high: Array) -> Array:
+    """How far the integrand falls to the ends of a bracket; an end without mass tells nothing."""
+    ends = np.stack([at_low, at_high])
+    seen = np.where(np.isfinite(ends), ends, np.inf).min(axis=0)
+    return np.where(np.isfinite(seen), at_middle - seen, np.inf)
 
 
 def _reach(tilted: Tilted, side: float, inner: Array, outer: Array, width: Array) -> Array:

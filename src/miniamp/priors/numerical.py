@@ -128,7 +128,7 @@ class Numerical(ScalarPrior):
             value = np.asarray(self.log_density(x), dtype=np.float64)
         exists = value < np.inf
         if np.isfinite(self.support).any():
-            exists &= (x > self.support[0]) & (x < self.support[1])
+            exists &= (x >= self.support[0]) & (x <= self.support[1])
         return value if exists.all() else np.where(exists, value, -np.inf)
 
     def _try_out(self) -> None:

@@ -32,11 +32,12 @@ def survey(
         )
     none = np.zeros(1)
     tilted, width, _ = landscape._peak(none, none)
-    spread = tilted.centre[0] + width[0] * np.concatenate([-_LOOK, _LOOK])
+    scale = max(float(width[0]), _middle_half(landscape))
+    spread = tilted.centre[0] + scale * np.concatenate([-_LOOK, _LOOK])
     turns = _turns(landscape)
     # Fractions of the way from a finite end: a density may rise steeply there.
     ends = [
-        end + side * np.geomspace(1e-12, 1.0, 25) * width[0]
+        end + side * np.geomspace(1e-12, 1.0, 25) * scale
         for end, side in ((low, 1.0), (high, -1.0))
         if np.isfinite(end)
     ]
@@ -75,6 +76,16 @@ def _looked_at(
     values = log_density(places)
     found = np.isfinite(values)
     return Landscape(log_density, places[found], values[found], low, high, np.unique(edges))
+
+
+def _middle_half(landscape: Landscape) -> float:
+    """Roughly how wide the middle half of the mass is; 0 where one place seems to hold it all."""
+    if landscape.places.size < 2:
+        return 0.0
+    relative = np.exp(landscape.values - landscape.values.max())
+    mass = np.cumsum(relative * np.gradient(landscape.places))
+    first, last = np.searchsorted(mass, np.array([0.25, 0.75]) * mass[-1])
+    return float(landscape.places[last] - landscape.places[first])
 
 
 def _turns(landscape: Landscape) -> Array:
