@@ -10,8 +10,17 @@ import scipy.sparse as sp
 
 from miniamp import checks
 from miniamp.arrays import Given
-from miniamp.errors import InvalidInput, InvalidType
-from miniamp.streams.pieces import Cells, Matrix, Numbers, Piece, is_sparse, rows_a_piece, skipping
+from miniamp.errors import InvalidType
+from miniamp.streams.pieces import (
+    Cells,
+    Matrix,
+    Numbers,
+    Piece,
+    is_sparse,
+    rows_a_piece,
+    skipping,
+    too_short,
+)
 
 
 class Arrays:
@@ -39,9 +48,7 @@ class Arrays:
     def _matrices(self, start: int) -> Iterator[Piece]:
         rows = self._X.shape[0]
         if start > rows:
-            raise InvalidInput(
-                f"source: has {rows} rows, but reading was to go on after row {start}"
-            )
+            raise too_short(self.name, rows, start)
         step = rows_a_piece(self._X.shape[1] if not is_sparse(self._X) else 1)
         for begin in range(start, rows, step):
             y = None if self._y is None else self._y[begin : begin + step]

@@ -9,6 +9,7 @@ import numpy as np
 
 from miniamp import channels, priors
 from miniamp.errors import InvalidInput, InvalidType
+from miniamp.evidence import Factors
 from miniamp.parametric import Parametric
 from miniamp.posterior import Posterior, Remembered
 from miniamp.tilt import Tilt
@@ -180,8 +181,8 @@ def _posterior_fields(belief: Posterior) -> dict[str, Any]:
     known = {"prior", "size", "tilt", "memory", "remembered"}
     if fields.keys() != known:
         raise InvalidType(
-            f"belief: has the parts {', '.join(sorted(fields))}, expected {', '.join(sorted(known))}"
-            "; register its class with its own encode= and decode="
+            f"belief: has the parts {', '.join(sorted(fields))}, expected "
+            f"{', '.join(sorted(known))}; register its class with its own encode= and decode="
         )
     return dict(fields)
 
@@ -192,6 +193,12 @@ def _posterior(fields: dict[str, Any]) -> Posterior:
     return belief if remembered is None else belief.remembering(remembered)
 
 
+def _factors(fields: dict[str, Any]) -> Factors:
+    belief = Factors(fields["prior"], fields["size"], fields["tilt"], memory=fields["memory"])
+    belief.__dict__.update(columns=fields["columns"], log_evidence=fields["log_evidence"])
+    return belief
+
+
 register(Tilt, "Tilt", lambda tilt: {"A": tilt.A, "B": tilt.B}, lambda fields: Tilt(**fields))
 register(
     Remembered,
@@ -200,3 +207,13 @@ register(
     lambda fields: Remembered(**fields),
 )
 register(Posterior, "Posterior", _posterior_fields, _posterior)
+register(
+    Factors,
+    "Factors",
+    lambda belief: {
+        **_posterior_fields(belief),
+        "columns": belief.columns,
+        "log_evidence": belief.log_evidence,
+    },
+    _factors,
+)

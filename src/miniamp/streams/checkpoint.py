@@ -29,8 +29,8 @@ def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     path : path
         The file.
     state : dict
-        Nested dicts, lists and tuples of numbers, text, arrays, and posteriors, priors and
-        channels: a belief, `batch.state()` for the place in the stream, hyper-parameters, a history. Floats
+        Nested dicts, lists and tuples of numbers, text, arrays, posteriors, priors and channels: a
+        belief, `batch.state()` for the place in the stream, hyper-parameters, a history. Floats
         come back with the same bits, arrays with type, shape and order.
 
     Examples

@@ -19,7 +19,7 @@ from miniamp.streams.json_lines import JSONLines
 from miniamp.streams.libsvm import LIBSVM
 from miniamp.streams.numpy_files import NPY, npz_source
 from miniamp.streams.parquet import Parquet
-from miniamp.streams.pieces import Piece, Source
+from miniamp.streams.pieces import Piece, Source, too_short
 
 _BY_ENDING = {
     ".csv": "csv",
@@ -87,10 +87,7 @@ class Files:
                     yield piece.cut(left, piece.rows) if left else piece
                     left = 0
         if left:
-            raise InvalidInput(
-                f"{self.name}: has {start - left} rows, but reading was to go on after row "
-                f"{start}; the source is shorter than it was, so give the same one or start anew"
-            )
+            raise too_short(self.name, start - left, start)
 
 
 def files_source(given: Given, y: Given, target: str | None, options: dict[str, Any]) -> Source:

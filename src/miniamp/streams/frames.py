@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from miniamp.arrays import Given
-from miniamp.errors import InvalidInput
 from miniamp.streams.arrays import targets_of
 from miniamp.streams.parquet import refuse_doubles
-from miniamp.streams.pieces import Cells, Piece, Table, rows_a_piece
+from miniamp.streams.pieces import Cells, Piece, Table, rows_a_piece, too_short
 
 
 def is_frame(source: object) -> bool:
@@ -49,9 +48,7 @@ class Frame:
     def pieces(self, start: int, only: Collection[str] | None) -> Iterator[Piece]:
         """The rows from number `start` on."""
         if start > self._rows:
-            raise InvalidInput(
-                f"source: has {self._rows} rows, but reading was to go on after row {start}"
-            )
+            raise too_short(self.name, self._rows, start)
         chosen = [j for j, name in enumerate(self._names) if only is None or name in only]
         step = rows_a_piece(len(chosen))
         for begin in range(start, self._rows, step):

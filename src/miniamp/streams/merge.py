@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import warnings
 
-from miniamp import checks
-from miniamp.errors import InvalidInput, InvalidType
+import numpy as np
+
+from miniamp import channels, checks
+from miniamp.absorb import absorb
+from miniamp.errors import InvalidType
 from miniamp.posterior import Posterior
 
 
@@ -16,7 +19,8 @@ class MergeWarning(UserWarning):
 def merge(a: Posterior, b: Posterior) -> Posterior:
     """One posterior of two, from disjoint streams and the same prior: their tilts add.
 
-    The prior is counted once. Neither input changes.
+    The prior is counted once, and pseudo-observations that they remember are absorbed by the sum.
+    Neither input changes.
 
     Parameters
     ----------
@@ -29,9 +33,10 @@ def merge(a: Posterior, b: Posterior) -> Posterior:
     MergeWarning
         Always, because of what merging costs. A posterior that sees a second stream reads it in the
         light of the first; here each was read in the light of the prior alone, and what the two
-        streams say together of several coefficients is lost. For sums of this kind errors 28 to
-        39 % above those of one pass over both streams were measured, and more the more parts are
-        merged. Where the rows can be had, stream them one after the other instead.
+        streams say together of several coefficients is lost, but for remembered rows. For sums of
+        this kind errors 28 to 39 % above those of one pass over both streams were measured, and
+        more the more parts are merged. Where the rows can be had, stream them one after the other
+        instead.
 
     Examples
     --------
@@ -50,11 +55,6 @@ def merge(a: Posterior, b: Posterior) -> Posterior:
                 f"{name}: got {type(belief).__name__}, expected a Posterior; "
                 "pass the posterior_ of an estimator"
             )
-        if belief.remembered is not None:
-            raise InvalidInput(
-                f"{name}: remembers pseudo-observations, which do not add as tilts do; "
-                "merge beliefs with memory=0, or stream the rows one after the other"
-            )
     if a.size != b.size:
         raise checks.refuse(
             "b", f"{b.size} coefficients", f"{a.size} as in a", "merge posteriors of one model"
@@ -72,4 +72,21 @@ def merge(a: Posterior, b: Posterior) -> Posterior:
         MergeWarning,
         stacklevel=2,
     )
-    return a.tilted(b.tilt)
+    return _together(a, b)
+
+
+def _together(a: Posterior, b: Posterior) -> Posterior:
+    """Both tilts, and under them the remembered rows of both as if they were seen now."""
+    tilt = a.tilt + b.tilt
+    belief = Posterior(a.prior, a.size, tilt, memory=max(a.memory, b.memory))
+    seen = [belief.remembered for belief in (a, b) if belief.remembered is not None]
+    if not seen:
+        return belief
+    from miniamp.evidence.robust import RobustBatch
+
+    rows = RobustBatch(
+        np.concatenate([one.rows for one in seen]),
+        np.concatenate([one.targets for one in seen]),
+        channels.Gaussian(var=1.0),
+    )
+    return absorb(belief, rows)[0]

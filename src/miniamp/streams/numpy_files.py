@@ -14,7 +14,7 @@ from miniamp import checks
 from miniamp.arrays import Given
 from miniamp.errors import InvalidInput
 from miniamp.streams.arrays import Arrays, targets_of
-from miniamp.streams.pieces import Cells, Matrix, Piece, rows_a_piece, skipping
+from miniamp.streams.pieces import Cells, Matrix, Piece, rows_a_piece, skipping, too_short
 
 
 class Header(NamedTuple):
@@ -61,9 +61,7 @@ class NPY:
         """The rows from number `start` on."""
         (rows, columns), fortran, dtype = self._header
         if start > rows:
-            raise InvalidInput(
-                f"{self.name}: has {rows} rows, but reading was to go on after row {start}"
-            )
+            raise too_short(self.name, rows, start)
         step = rows_a_piece(columns)
         with self._path.open("rb") as file:
             for begin in range(start, rows, step):

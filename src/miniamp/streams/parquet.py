@@ -8,7 +8,7 @@ from typing import Any
 
 from miniamp.errors import InvalidInput
 from miniamp.streams.extras import needed
-from miniamp.streams.pieces import Piece, Table, rows_a_piece
+from miniamp.streams.pieces import Piece, Table, rows_a_piece, too_short
 
 #: Bytes read from the file at a time for each column.
 BUFFER = 1 << 16
@@ -58,6 +58,8 @@ class Parquet:
             refuse_doubles(names, self.name)
             chosen = [name for name in names if only is None or name in only]
             sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
+            if start > sum(sizes):
+                raise too_short(self.name, sum(sizes), start)
             first = row = 0
             while first < len(sizes) and row + sizes[first] <= start:
                 row += sizes[first]

@@ -120,10 +120,15 @@ def skipping(pieces: Iterable[Piece], start: int, name: str) -> Iterator[Piece]:
             yield piece.cut(left, piece.rows) if left else piece
             left = 0
     if left:
-        raise InvalidInput(
-            f"{name}: has {start - left} rows, but reading was to go on after row {start}; "
-            "the source is shorter than it was, so give the same one or start anew"
-        )
+        raise too_short(name, start - left, start)
+
+
+def too_short(name: str, rows: int, start: int) -> InvalidInput:
+    """The error for a source that ends before the row that reading was to go on from."""
+    return InvalidInput(
+        f"{name}: has {rows} rows, but reading was to go on after row {start}; the source is "
+        "shorter than it was, so give the same one or start anew"
+    )
 
 
 class Places:
