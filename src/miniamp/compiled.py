@@ -1,6 +1,6 @@
 """The compiler, in one place: imported only when something is to be compiled.
 
-Kernels are functions at module level with fixed signatures. A prior's or channel's formula reaches
+Kernels are functions at module level. A prior's or channel's formula reaches
 them as a function pointer: one compiled sweep serves every channel, a formula that changes is
 compiled anew without the sweeps that use it, and all of it stays in Numba's cache on disk. A call
 through the pointer was measured at 0.1 us, passing it in at 15 us.
@@ -18,23 +18,14 @@ from numba.core import event
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def reading(dtype: Any, dimensions: int = 1) -> Any:
-    """The type of a C-contiguous array that is only read: a user's may be write-protected."""
-    return types.Array(dtype, dimensions, "C", readonly=True)
-
-
-float64, float32, int32 = types.float64, types.float32, types.int32
-boolean, nothing = types.boolean, types.void
-given, table = reading(float64), reading(float64, 2)
-filled = float64[::1]
+_given = types.Array(types.float64, 1, "C", readonly=True)
+_table = types.Array(types.float64, 2, "C", readonly=True)
+_filled = types.float64[::1]
 
 #: (A, B, parameters, mean, var): fills the last two, for vectors of one length.
-MOMENTS = nothing(given, given, table, filled, filled)
+MOMENTS = types.void(_given, _given, _table, _filled, _filled)
 #: (y, omega, V, parameters, g, curvature): fills the last two, for vectors of one length.
-OUTPUT = nothing(given, given, given, table, filled, filled)
-
-moments_function = types.FunctionType(MOMENTS)
-output_function = types.FunctionType(OUTPUT)
+OUTPUT = types.void(_given, _given, _given, _table, _filled, _filled)
 
 #: Sums may be reordered (that is what lets them use SIMD) and products fused into them; infinities
 #: and NaN still mean what they mean.
@@ -51,9 +42,13 @@ def output_kernel(function: Function) -> Function:
     return _cached(cfunc, OUTPUT)(function)
 
 
-def compiled(*signatures: Any) -> Callable[[Function], Function]:
-    """Compile a sweep for the given signatures; it runs without the interpreter's lock."""
-    return _cached(njit, list(signatures), nogil=True, fastmath=_REORDERED)
+def compiled(function: Function) -> Function:
+    """Compile a sweep at its first call; it runs without the interpreter's lock.
+
+    Callers pass what is only read as read-only arrays (`miniamp.kernel.read_only`): to the compiler
+    a writable array is another type, and it would compile a second time.
+    """
+    return _cached(njit, nogil=True, fastmath=_REORDERED)(function)
 
 
 def inlined(function: Function) -> Function:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from miniamp.arrays import Array, ArrayOrFloat
 
@@ -33,4 +34,18 @@ def packed(*columns: ArrayOrFloat) -> Array:
            [0., 2.]])
     """
     vectors = np.broadcast_arrays(*(np.atleast_1d(column) for column in columns))
-    return np.stack(vectors, axis=-1)
+    return read_only(np.stack(vectors, axis=-1))
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A view of `array` that cannot be written to, as compiled sweeps take their inputs."""
+    view = array.view()
+    view.setflags(write=False)
+    return view
+
+
+def kernel_of(formula: object) -> Kernel | None:
+    """The kernel of a prior or channel, None where it has none."""
+    ask = getattr(formula, "kernel", None)
+    kernel: Kernel | None = ask() if callable(ask) else None
+    return kernel

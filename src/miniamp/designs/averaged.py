@@ -10,6 +10,7 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs.base import Design, Sweep
 from miniamp.designs.choose import as_design
+from miniamp.designs.columns import Columns
 
 
 class Averaged(Design):
@@ -48,6 +49,9 @@ class Averaged(Design):
     @property
     def mean_square(self) -> float:
         return self.inner.mean_square
+
+    def columns(self) -> Columns:
+        return self.inner.columns()
 
     def toarray(self) -> Array:
         return self.inner.toarray()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
+from miniamp.designs.columns import Columns, DenseColumns
+from miniamp.designs.online import Answers, Running, one_by_one
+from miniamp.posterior import Prior
 
 if TYPE_CHECKING:
     from miniamp.designs.averaged import Averaged
@@ -75,6 +79,21 @@ class Design(ABC):
         """
         columns, nothing = self.shape[1], np.zeros(self.shape[1])
         return np.column_stack([self.forecast(e, nothing)[0] for e in np.eye(columns)])
+
+    def online(
+        self, running: Running, y: Array, channel: Channel, prior: Prior, answers: Answers
+    ) -> None:
+        """Absorb the rows one after the other, one iteration each, updating `running` in place."""
+        one_by_one(self._each_row(), running, y, channel, prior, answers)
+
+    def columns(self) -> Columns:
+        """A copy by columns, for updates of one coefficient after the other."""
+        return DenseColumns(self.toarray())
+
+    def _each_row(self) -> Iterator[tuple[Any, Array]]:
+        """Every row as (places, entries)."""
+        for row in self.toarray():
+            yield slice(None), row
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.shape[0]} x {self.shape[1]})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +13,7 @@ from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs.base import Design, Sweep, row_blocks
+from miniamp.designs.columns import Columns, DenseColumns
 from miniamp.errors import InvalidType
 
 #: A matrix of at most this many bytes is still in the last level of the cache on the way back, so
@@ -73,6 +75,13 @@ class Dense(Design):
 
     def toarray(self) -> Array:
         return self.Phi.astype(np.float64, copy=False)
+
+    def columns(self) -> Columns:
+        return DenseColumns(self.Phi)
+
+    def _each_row(self) -> Iterator[tuple[Any, Array]]:
+        for row in self.Phi:
+            yield slice(None), row.astype(np.float64, copy=False)
 
     def diagnosis(self) -> str:
         return describe_columns(self.Phi)

@@ -7,28 +7,18 @@ first or second level of the cache for the way back.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from miniamp.arrays import Array
-from miniamp.compiled import (
-    boolean,
-    compiled,
-    filled,
-    float32,
-    float64,
-    given,
-    nothing,
-    output_function,
-    reading,
-    table,
-)
+from miniamp.compiled import compiled
 
-_MATRICES = (reading(float64, 2), reading(float32, 2))
 _GROUP = 4
 
 
-@compiled(*(nothing(Phi, given, filled) for Phi in _MATRICES))
+@compiled
 def forth(Phi: NDArray[np.floating], x: Array, omega: Array) -> None:
     """omega = Phi x."""
     rows, columns = Phi.shape
@@ -49,7 +39,7 @@ def forth(Phi: NDArray[np.floating], x: Array, omega: Array) -> None:
         omega[m] = a0
 
 
-@compiled(*(nothing(Phi, given, filled) for Phi in _MATRICES))
+@compiled
 def back(Phi: NDArray[np.floating], g: Array, pull: Array) -> None:
     """pull += Phi' g."""
     rows, columns = Phi.shape
@@ -65,7 +55,7 @@ def back(Phi: NDArray[np.floating], g: Array, pull: Array) -> None:
             pull[i] += g0 * p0[i]
 
 
-@compiled(*(nothing(Phi, given, given, filled, filled) for Phi in _MATRICES))
+@compiled
 def forth_squares(Phi: NDArray[np.floating], x: Array, v: Array, omega: Array, V: Array) -> None:
     """omega = Phi x and V = Phi^2 v."""
     rows, columns = Phi.shape
@@ -96,7 +86,7 @@ def forth_squares(Phi: NDArray[np.floating], x: Array, v: Array, omega: Array, V
         omega[m], V[m] = a0, b0
 
 
-@compiled(*(nothing(Phi, given, given, filled, filled) for Phi in _MATRICES))
+@compiled
 def back_squares(
     Phi: NDArray[np.floating], g: Array, answer: Array, pull: Array, curvature: Array
 ) -> None:
@@ -120,12 +110,7 @@ def back_squares(
             curvature[i] += c0 * q0 * q0
 
 
-@compiled(
-    *(
-        nothing(Phi, given, given, boolean, given, given, table, output_function, *4 * (filled,))
-        for Phi in _MATRICES
-    )
-)
+@compiled
 def sweep(
     Phi: NDArray[np.floating],
     x: Array,
@@ -134,7 +119,7 @@ def sweep(
     y: Array,
     memory: Array,
     parameters: Array,
-    output: object,
+    output: Any,
     g: Array,
     answer: Array,
     pull: Array,
@@ -158,10 +143,75 @@ def sweep(
         for k in range(n):
             omega[k] -= V[k] * memory[start + k]
         own = parameters if len(parameters) == 1 else parameters[start:stop]
-        output(y[start:stop], omega[:n], V[:n], own, g[start:stop], answer[start:stop])  # type: ignore[operator]
+        output(y[start:stop], omega[:n], V[:n], own, g[start:stop], answer[start:stop])
         if squares:
             back_squares(block, g[start:stop], answer[start:stop], pull, curvature)
         else:
             back(block, g[start:stop], pull)
             for k in range(n):
                 curvature[0] += answer[start + k]
+
+
+@compiled
+def online(
+    Phi: NDArray[np.floating],
+    y: Array,
+    numbers: Array,
+    output: Any,
+    parameters: Array,
+    moments: Any,
+    A: Array,
+    B: Array,
+    x: Array,
+    v: Array,
+    g: Array,
+    answer: Array,
+) -> None:
+    """Each row in turn, once: `A`, `B`, `x`, `v` go from before the rows to after them."""
+    omega, V = np.empty(1), np.empty(1)
+    for m in range(len(y)):
+        row, here = Phi[m : m + 1], slice(m, m + 1)
+        forth_squares(row, x, v, omega, V)
+        own = numbers if len(numbers) == 1 else numbers[here]
+        output(y[here], omega, V, own, g[here], answer[here])
+        for i in range(len(x)):
+            q = np.float64(row[0, i])
+            a = answer[m] * q * q
+            A[i] += a
+            B[i] += g[m] * q + a * x[i]
+        moments(A, B, parameters, x, v)
+
+
+@compiled
+def descend(
+    columns: NDArray[np.floating],
+    power: Array,
+    parameters: Array,
+    moments: Any,
+    prior_A: Array,
+    prior_B: Array,
+    noise: float,
+    A: Array,
+    B: Array,
+    x: Array,
+    v: Array,
+    residual: Array,
+) -> None:
+    """One coordinate after the other, each given all others; `columns` has one column of Phi a row.
+
+    `A`, `B` are filled, `x`, `v` and `residual` = y - Phi x updated.
+    """
+    total_A, total_B, mean, var = np.empty(1), np.empty(1), np.empty(1), np.empty(1)
+    for i in range(len(x)):
+        column, along = columns[i], 0.0
+        for m in range(len(residual)):
+            along += column[m] * residual[m]
+        A[i] = power[i] / noise
+        B[i] = along / noise + A[i] * x[i]
+        total_A[0], total_B[0] = prior_A[i] + A[i], prior_B[i] + B[i]
+        own = parameters if len(parameters) == 1 else parameters[i : i + 1]
+        moments(total_A, total_B, own, mean, var)
+        step = mean[0] - x[i]
+        for m in range(len(residual)):
+            residual[m] -= step * column[m]
+        x[i], v[i] = mean[0], var[0]

@@ -14,6 +14,7 @@ from miniamp.channels.base import Channel
 from miniamp.designs.base import Sweep
 from miniamp.designs.dense import IN_CACHE, Dense
 from miniamp.designs.swept import Swept
+from miniamp.kernel import read_only
 
 
 class Fused(Swept, Dense):
@@ -59,7 +60,7 @@ class Fused(Swept, Dense):
         return dense_kernels
 
     def _rows(self, part: slice) -> tuple[Any, ...]:
-        return (self.Phi[part],)
+        return (read_only(self.Phi)[part],)
 
 
 def sweepable(Phi: NDArray[Any]) -> bool:

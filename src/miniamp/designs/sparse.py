@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -11,8 +13,10 @@ import numpy as np
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.designs.base import row_blocks
+from miniamp.designs.columns import Columns, SparseColumns
 from miniamp.designs.swept import Swept
 from miniamp.errors import InvalidType
+from miniamp.kernel import read_only
 
 
 class Sparse(Swept):
@@ -47,7 +51,15 @@ class Sparse(Swept):
         return sparse_kernels
 
     def _rows(self, part: slice) -> tuple[Any, ...]:
-        return self.Phi.data, self.Phi.indices, self.Phi.indptr[part.start : part.stop + 1]
+        ends = self.Phi.indptr[part.start : part.stop + 1]
+        return read_only(self.Phi.data), read_only(self.Phi.indices), read_only(ends)
+
+    def columns(self) -> Columns:
+        return SparseColumns(self.Phi)
+
+    def _each_row(self) -> Iterator[tuple[Any, Array]]:
+        for a, b in pairwise(self.Phi.indptr):
+            yield self.Phi.indices[a:b], self.Phi.data[a:b].astype(np.float64)
 
     @cached_property
     def mean_square(self) -> float:

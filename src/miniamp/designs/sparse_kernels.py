@@ -6,30 +6,19 @@ the stored entries and `entries` their values, of the whole matrix.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from miniamp.arrays import Array
-from miniamp.compiled import (
-    boolean,
-    compiled,
-    filled,
-    float32,
-    float64,
-    given,
-    int32,
-    nothing,
-    output_function,
-    reading,
-    table,
-)
+from miniamp.compiled import compiled
 
-_ROWS = tuple((reading(entry), reading(int32), reading(int32)) for entry in (float64, float32))
 #: Rows that go forth together before they come back: their entries stay in the cache.
 _GROUP = 32
 
 
-@compiled(*(nothing(*rows, given, filled) for rows in _ROWS))
+@compiled
 def forth(
     entries: NDArray[np.floating],
     places: NDArray[np.int32],
@@ -45,7 +34,7 @@ def forth(
         omega[m] = a
 
 
-@compiled(*(nothing(*rows, given, filled) for rows in _ROWS))
+@compiled
 def back(
     entries: NDArray[np.floating],
     places: NDArray[np.int32],
@@ -59,7 +48,7 @@ def back(
             pull[places[k]] += g[m] * entries[k]
 
 
-@compiled(*(nothing(*rows, given, given, filled, filled) for rows in _ROWS))
+@compiled
 def forth_squares(
     entries: NDArray[np.floating],
     places: NDArray[np.int32],
@@ -79,7 +68,7 @@ def forth_squares(
         omega[m], V[m] = a, b
 
 
-@compiled(*(nothing(*rows, given, given, filled, filled) for rows in _ROWS))
+@compiled
 def back_squares(
     entries: NDArray[np.floating],
     places: NDArray[np.int32],
@@ -97,12 +86,7 @@ def back_squares(
             curvature[i] += answer[m] * q * q
 
 
-@compiled(
-    *(
-        nothing(*rows, given, given, boolean, given, given, table, output_function, *4 * (filled,))
-        for rows in _ROWS
-    )
-)
+@compiled
 def sweep(
     entries: NDArray[np.floating],
     places: NDArray[np.int32],
@@ -113,7 +97,7 @@ def sweep(
     y: Array,
     memory: Array,
     parameters: Array,
-    output: object,
+    output: Any,
     g: Array,
     answer: Array,
     pull: Array,
@@ -133,7 +117,7 @@ def sweep(
         for k in range(n):
             omega[k] -= V[k] * memory[start + k]
         own = parameters if len(parameters) == 1 else parameters[start:stop]
-        output(y[start:stop], omega[:n], V[:n], own, g[start:stop], answer[start:stop])  # type: ignore[operator]
+        output(y[start:stop], omega[:n], V[:n], own, g[start:stop], answer[start:stop])
         if squares:
             back_squares(
                 entries, places, own_ends, g[start:stop], answer[start:stop], pull, curvature
@@ -142,3 +126,84 @@ def sweep(
             back(entries, places, own_ends, g[start:stop], pull)
             for k in range(n):
                 curvature[0] += answer[start + k]
+
+
+@compiled
+def online(
+    entries: NDArray[np.floating],
+    places: NDArray[np.int32],
+    ends: NDArray[np.int32],
+    y: Array,
+    numbers: Array,
+    output: Any,
+    parameters: Array,
+    moments: Any,
+    A: Array,
+    B: Array,
+    x: Array,
+    v: Array,
+    g: Array,
+    answer: Array,
+) -> None:
+    """Each row in turn, as in the dense kernel; only coordinates that a row holds are touched."""
+    omega, V = np.empty(1), np.empty(1)
+    longest = np.max(ends[1:] - ends[:-1])
+    some_A, some_B, mean, var = (
+        np.empty(longest),
+        np.empty(longest),
+        np.empty(longest),
+        np.empty(longest),
+    )
+    some_parameters = parameters.copy() if len(parameters) == 1 else parameters[:longest].copy()
+    for m in range(len(y)):
+        here, n = slice(m, m + 1), ends[m + 1] - ends[m]
+        forth_squares(entries, places, ends[m : m + 2], x, v, omega, V)
+        own = numbers if len(numbers) == 1 else numbers[here]
+        output(y[here], omega, V, own, g[here], answer[here])
+        for k in range(n):
+            q, i = np.float64(entries[ends[m] + k]), places[ends[m] + k]
+            a = answer[m] * q * q
+            A[i] += a
+            B[i] += g[m] * q + a * x[i]
+            some_A[k], some_B[k] = A[i], B[i]
+            if len(parameters) > 1:
+                some_parameters[k] = parameters[i]
+        theirs = some_parameters if len(parameters) == 1 else some_parameters[:n]
+        moments(some_A[:n], some_B[:n], theirs, mean[:n], var[:n])
+        for k in range(n):
+            i = places[ends[m] + k]
+            x[i], v[i] = mean[k], var[k]
+
+
+@compiled
+def descend(
+    entries: NDArray[np.floating],
+    places: NDArray[np.int32],
+    ends: NDArray[np.int32],
+    power: Array,
+    parameters: Array,
+    moments: Any,
+    prior_A: Array,
+    prior_B: Array,
+    noise: float,
+    A: Array,
+    B: Array,
+    x: Array,
+    v: Array,
+    residual: Array,
+) -> None:
+    """One coordinate after the other, as in the dense kernel, on compressed columns."""
+    total_A, total_B, mean, var = np.empty(1), np.empty(1), np.empty(1), np.empty(1)
+    for i in range(len(x)):
+        along = 0.0
+        for k in range(ends[i], ends[i + 1]):
+            along += entries[k] * residual[places[k]]
+        A[i] = power[i] / noise
+        B[i] = along / noise + A[i] * x[i]
+        total_A[0], total_B[0] = prior_A[i] + A[i], prior_B[i] + B[i]
+        own = parameters if len(parameters) == 1 else parameters[i : i + 1]
+        moments(total_A, total_B, own, mean, var)
+        step = mean[0] - x[i]
+        for k in range(ends[i], ends[i + 1]):
+            residual[places[k]] -= step * entries[k]
+        x[i], v[i] = mean[0], var[0]

@@ -12,6 +12,9 @@ from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.designs import threads
 from miniamp.designs.base import Design, Sweep, row_blocks
+from miniamp.designs.online import Answers, Running
+from miniamp.kernel import kernel_of, read_only
+from miniamp.posterior import Prior
 
 
 class Swept(Design):
@@ -38,14 +41,14 @@ class Swept(Design):
 
     def sandwich(self, x: Array, v: Array, y: Array, channel: Channel, memory: Any) -> Sweep:
         rows = self.shape[0]
-        before = np.zeros(rows) if memory is None else memory
+        squares, x, v, y = np.ndim(v) == 1, _flat(x), _flat(v), _flat(y)
+        before = _flat(np.zeros(rows) if memory is None else memory)
         g, answer = np.empty(rows), np.empty(rows)
 
         def share(part: slice) -> tuple[Array, Array]:
-            inputs = (x_, v_, y[part], channel.at(part), before[part])
+            inputs = (x, v, y[part], channel.at(part), before[part])
             return self._sweep(part, squares, *inputs, g[part], answer[part])
 
-        squares, x_, v_ = np.ndim(v) == 1, _flat(x), _flat(v)
         sums = threads.each(share, threads.shares(rows, self.nbytes))
         pull, curvature = sums[0]
         for more_pull, more_curvature in sums[1:]:
@@ -94,6 +97,19 @@ class Swept(Design):
                 curvature += answer[block].sum()
         return pull, curvature
 
+    def online(
+        self, running: Running, y: Array, channel: Channel, prior: Prior, answers: Answers
+    ) -> None:
+        output, moments = channel.kernel(), kernel_of(prior)
+        if output is None or moments is None:
+            return super().online(running, y, channel, prior, answers)
+        rows = self._rows(slice(0, self.shape[0]))
+        self._kernels.online(
+            *rows, _flat(y), output.parameters, output.function,
+            moments.parameters, moments.function, *running, *answers,
+        )  # fmt: skip
+        return None
+
     def _blocks(self, rows: int) -> list[slice]:
         """Blocks that fit the cache, by what a row takes on average."""
         return row_blocks(rows, max(1, self.nbytes // (8 * self.shape[0])))
@@ -111,4 +127,4 @@ class Swept(Design):
 
 def _flat(values: Array) -> Array:
     """A contiguous vector, as the kernels take it; a copy only where it is not one yet."""
-    return np.ascontiguousarray(np.atleast_1d(values), dtype=np.float64)
+    return read_only(np.ascontiguousarray(np.atleast_1d(values), dtype=np.float64))

@@ -11,7 +11,7 @@ from miniamp import checks
 from miniamp.absorb import ILL, Evidence, Step
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
-from miniamp.designs import Averaged, as_design
+from miniamp.designs import Averaged, Design, as_design
 from miniamp.evidence.base import DrawnRows, damped, power, relative_change
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt
@@ -60,13 +60,7 @@ class Batch(DrawnRows):
         return self.design.shape[0]
 
     def start(self, belief: Posterior) -> tuple[Moments, Any]:
-        if belief.size != self.design.shape[1]:
-            raise checks.refuse(
-                "Phi",
-                f"{self.design.shape[1]} columns",
-                f"{belief.size}, the size of the belief",
-                "use the same columns in every batch",
-            )
+        check_columns(self.design, belief)
         return belief.moments, None
 
     def refine(self, belief: Posterior, estimate: Moments, memory: Any) -> Step:
@@ -122,6 +116,17 @@ def checked_channel(channel: Given) -> Channel:
             "see miniamp.channels",
         )
     return channel
+
+
+def check_columns(design: Design, belief: Posterior) -> None:
+    """Refuse rows that are not as long as the belief."""
+    if belief.size != design.shape[1]:
+        raise checks.refuse(
+            "Phi",
+            f"{design.shape[1]} columns",
+            f"{belief.size}, the size of the belief",
+            "use the same columns in every batch",
+        )
 
 
 def explain(found: str) -> str:
