@@ -25,8 +25,8 @@ mp.mp.dps = 60
 
 #: The issue asks for 1e-6; what is there does better.
 RELATIVE = 1e-8
-#: Smaller numbers than this are zero in float64.
-UNDERFLOW = 1e-290
+#: Smaller than this, a derivative taken with 60 digits is noise.
+NOISE = 1e-45
 
 
 def exact_gaussian(mean: Any, var: Any, A: Any, B: Any) -> Any:
@@ -203,9 +203,9 @@ def check_against_exact(case: Example, A: float, B: float) -> None:
     scale = 1.0 + abs(float(log_partition))
     assert abs(float(found - log_partition)) <= 1e-11 * scale
     width = float(mp.sqrt(max(exact_var, 0)))
-    assert abs(float(mean - exact_mean)) <= RELATIVE * (abs(float(exact_mean)) + width) + UNDERFLOW
+    assert abs(float(mean - exact_mean)) <= RELATIVE * (abs(float(exact_mean)) + width) + NOISE
     assert var >= 0.0
-    assert abs(float(var - exact_var)) <= RELATIVE * float(exact_var) + UNDERFLOW
+    assert abs(float(var - exact_var)) <= RELATIVE * float(exact_var) + NOISE
 
 
 @each_prior

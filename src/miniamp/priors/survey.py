@@ -23,7 +23,7 @@ def survey(
     """The landscape of `log_density` on (low, high), break points included."""
     places = _first_places(low, high, breakpoints)
     landscape = _looked_at(log_density, places, low, high, breakpoints)
-    if not landscape.places.size:
+    if not np.isfinite(landscape.values).any():
         raise checks.refuse(
             "log_density",
             "no finite value anywhere",
@@ -73,15 +73,11 @@ def _looked_at(
 ) -> Landscape:
     places = np.unique(places)
     places = places[(places > low) & (places < high)]
-    values = log_density(places)
-    found = np.isfinite(values)
-    return Landscape(log_density, places[found], values[found], low, high, np.unique(edges))
+    return Landscape(log_density, places, log_density(places), low, high, np.unique(edges))
 
 
 def _middle_half(landscape: Landscape) -> float:
     """Roughly how wide the middle half of the mass is; 0 where one place seems to hold it all."""
-    if landscape.places.size < 2:
-        return 0.0
     relative = np.exp(landscape.values - landscape.values.max())
     mass = np.cumsum(relative * np.gradient(landscape.places))
     first, last = np.searchsorted(mass, np.array([0.25, 0.75]) * mass[-1])
@@ -90,7 +86,9 @@ def _middle_half(landscape: Landscape) -> float:
 
 def _turns(landscape: Landscape) -> Array:
     """Where the density turns from rising to falling or back: the highest such places."""
-    rises = np.sign(np.diff(landscape.values))
+    seen = np.isfinite(landscape.values)
+    places, values = landscape.places[seen], landscape.values[seen]
+    rises = np.sign(np.diff(values))
     at = 1 + np.flatnonzero(rises[1:] * rises[:-1] < 0.0)
-    highest = at[np.argsort(-landscape.values[at], kind="stable")][:_MOST_PEAKS]
-    return landscape.places[highest]
+    highest = at[np.argsort(-values[at], kind="stable")][:_MOST_PEAKS]
+    return np.asarray(places[highest])
