@@ -55,6 +55,9 @@ class Step(NamedTuple):
     change: float  #: mean absolute change of the estimate over its scale, undamped
     health: float = 1.0  #: mean g^2 / mean(-dg)
     solved: bool = False  #: nothing is left that floating point could learn from these rows
+    ended: bool = False  #: not solved, but further iterations would only wander about the solution
+    solver: str = ""  #: which solver is at work
+    reason: str = ""  #: and, where it was chosen, why
 
 
 Belief = TypeVar("Belief")
@@ -99,6 +102,8 @@ class Info:
         mean g^2 / mean(-dg): 1 when the residuals are as large as the belief expects.
     remedy : str
         "" if the evidence was taken as it came, else the more careful way that worked.
+    solver, reason : str
+        The solver of the attempt that was taken, and why it was chosen.
     """
 
     iterations: int
@@ -106,6 +111,8 @@ class Info:
     trace: Array = field(repr=False)
     health: float
     remedy: str = ""
+    solver: str = ""
+    reason: str = ""
 
 
 def absorb(belief: Belief, evidence: Evidence, stop: Stop | None = None) -> tuple[Belief, Info]:
@@ -216,9 +223,11 @@ def _iterate(
         estimate, memory = step.estimate, step.memory
         trace.append(step.change)
         converged = bool(step.change < stop.tol or step.solved)
-        if not np.isfinite(step.change):
+        if step.ended or not np.isfinite(step.change):
             break
-    info = Info(len(trace), converged, np.array(trace), step.health, remedy)
+    info = Info(
+        len(trace), converged, np.array(trace), step.health, remedy, step.solver, step.reason
+    )
     return (evidence.conclude(belief, step) if np.isfinite(step.change) else belief), info
 
 

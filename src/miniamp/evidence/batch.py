@@ -12,7 +12,9 @@ from miniamp.absorb import ILL, Evidence, Step
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import Averaged, Design, as_design
+from miniamp.designs.base import Design
 from miniamp.evidence.base import DrawnRows, damped, power, relative_change
+from miniamp.evidence.joint import row_variance
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt
 
@@ -138,6 +140,12 @@ def explain(found: str) -> str:
     )
 
 
+def project(belief: Posterior, design: Design) -> tuple[Array, Array]:
+    """Mean and variance of Phi x under the belief, with what it remembers of correlations."""
+    omega, V = design.forecast(belief.mean, belief.var)
+    return omega, (V if belief.remembered is None else row_variance(belief, design.toarray()))
+
+
 def forecast(belief: Posterior, Phi: Given, channel: Channel) -> tuple[Array, Array]:
     """Mean and variance of the observations that new rows will bring, (M,) each.
 
@@ -148,5 +156,4 @@ def forecast(belief: Posterior, Phi: Given, channel: Channel) -> tuple[Array, Ar
     >>> forecast(Posterior(priors.Gaussian(), 2), np.eye(2), channels.Gaussian(var=1.0))
     (array([0., 0.]), array([2., 2.]))
     """
-    omega, V = as_design(Phi).forecast(belief.mean, belief.var)
-    return checked_channel(channel).predict(omega, V)
+    return checked_channel(channel).predict(*project(belief, as_design(Phi)))

@@ -1,0 +1,139 @@
+"""A Gaussian over all coefficients at once: factorised sites, and rows that tie them together."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from miniamp.arrays import Array
+from miniamp.posterior import Moments, Posterior
+from miniamp.tilt import Tilt
+
+#: A site is at most 1/PINNED times as sharp as the field around it: a coefficient that is surely
+#: zero has no variance, and a standard deviation a million times smaller than what the data could
+#: see stands for that.
+PINNED = 1e-12
+#: The least variance of all: its inverse and the inverse's products stay finite.
+TINY = 1e-100
+#: The smallest precision of a site, relative to its field: it changes a variance by a millionth.
+LOOSE = 1e-6
+#: The least variance of a row, in units of its noise: that of rounding.
+ROUNDING = 1e-14
+#: The field of no rows.
+NOTHING = Tilt(np.zeros(()), np.zeros(()))
+
+
+class Joint(NamedTuple):
+    """What a Gaussian with diagonal sites and dense rows says of every coefficient.
+
+    The density is exp(-x'Lx/2 + gamma'x - |t - R x|^2/2) with L = diag(precision). A *cavity* is
+    what remains of a marginal when its own site is divided out.
+    """
+
+    mean: Array  #: (N,) means
+    var: Array  #: (N,) variances
+    field: Tilt  #: (N,) what the rows say of each coefficient: the cavity of its site
+    root: Array  #: (m, N) W with covariance D - W'W
+    D: Array  #: (N,) 1/precision
+    lower: Array  #: Cholesky factor of K = 1 + R D R'
+    white: Array  #: lower^-1 (t - R D gamma)
+
+    def variance_of(self, rows: Array) -> Array:
+        """Variance of rows . x, (M,)."""
+        known = self.root @ rows.T
+        return np.asarray(np.square(rows) @ self.D - np.einsum("ij,ij->j", known, known))
+
+    def left_out(self, t: Array, some: slice) -> tuple[Array, Array]:
+        """Mean and variance of `some` of the rows . x had they not been seen (targets t, all rows).
+
+        K^-1 has it all: t - omega = g/k and 1 + V = 1/k, with g = K^-1 (t - R D gamma), k its
+        diagonal.
+        """
+        g = linalg.solve_triangular(self.lower, self.white, lower=True, trans=1, check_finite=False)
+        unit = np.eye(len(t))[:, some]
+        inverse = linalg.solve_triangular(self.lower, unit, lower=True, check_finite=False)
+        k = np.einsum("ij,ij->j", inverse, inverse)
+        return t[some] - g[some] / k, np.maximum(1.0 / k - 1.0, ROUNDING)
+
+
+def solve(R: Array, t: Array, sites: Sites) -> Joint:
+    """Marginals and cavities of the Gaussian with rows R (m, N), targets t and positive sites.
+
+    The m x m side is factorised: O(m^2 N). Tall stacks are squared first (`squared`).
+
+    The fields are found without a difference of nearly equal numbers: with D = 1/precision and
+    q_j = r_j' K^-1 r_j, K = 1 + R D R', their precision is q/(1 - D q), which keeps its digits when
+    a site is overwhelmingly sharper than the rows (a coefficient that is surely zero).
+    """
+    D, linear = 1.0 / sites.precision, sites.linear
+    scaled = R * np.sqrt(D)
+    K = scaled @ scaled.T
+    K[np.diag_indices_from(K)] += 1.0
+    lower = linalg.cholesky(K, lower=True, overwrite_a=True, check_finite=False)
+    U = linalg.solve_triangular(lower, R, lower=True, check_finite=False)
+    q = np.einsum("ij,ij->j", U, U)
+    # 1 - D q = var/D is positive; a coefficient that the rows pin down 1e16 times better than its
+    # site would round to zero, and is kept above the rounding.
+    rest = np.maximum(1.0 - D * q, np.finfo(np.float64).eps)
+    white = linalg.solve_triangular(lower, t - R @ (D * linear), lower=True, check_finite=False)
+    pull = white @ U
+    field = Tilt(q / rest, (pull + D * q * linear) / rest)
+    return Joint(D * (linear + pull), D * rest, field, U * D, D, lower, white)
+
+
+def squared(R: Array, t: Array) -> tuple[Array, Array]:
+    """The same rows rotated to at most N of them: exp(-|t - R x|^2/2) up to a constant."""
+    if len(R) <= R.shape[1]:
+        return R, t
+    Q, square = linalg.qr(R, mode="economic", check_finite=False)
+    return square, Q.T @ t
+
+
+class Sites(NamedTuple):
+    """Factorised Gaussians exp(-precision x^2/2 + linear x), one a coefficient."""
+
+    precision: Array  #: (N,) positive
+    linear: Array  #: (N,)
+    held: int = 0  #: how many could not take the variance they were to have
+
+    def towards(self, other: Sites, step: float) -> Sites:
+        """A step in natural parameters, which keeps precisions positive."""
+        if step == 1.0:
+            return other
+        return Sites(
+            (1.0 - step) * self.precision + step * other.precision,
+            (1.0 - step) * self.linear + step * other.linear,
+            other.held,
+        )
+
+
+def match(moments: Moments, field: Tilt) -> Sites:
+    """The sites that, with the field, have these means and variances.
+
+    A belief that is wider than its field alone (a coefficient about to turn from zero to non-zero)
+    would need a negative precision, under which other coefficients' cavities may stop being
+    Gaussians. Such a site keeps the mean, takes the smallest precision, and is counted in `held`.
+    """
+    c = np.broadcast_to(field.A, moments.mean.shape)
+    with np.errstate(divide="ignore"):
+        finest = np.maximum(np.where(c > 0.0, PINNED / c, 0.0), TINY)
+    precision = 1.0 / np.maximum(moments.var, finest) - c
+    held = precision < LOOSE * c
+    precision = np.where(held, LOOSE * c, precision)
+    return Sites(precision, (c + precision) * moments.mean - field.B, int(held.sum()))
+
+
+def sites_of(belief: Posterior) -> Sites:
+    """The sites behind a belief: its prior and tilt as Gaussians, one a coefficient."""
+    remembered = belief.remembered
+    return match(belief.moments, NOTHING if remembered is None else remembered.field)
+
+
+def row_variance(belief: Posterior, rows: Array) -> Array:
+    """Variance of rows . x under a belief, what it remembers of correlations included, (M,)."""
+    if belief.remembered is None:
+        return np.asarray(np.square(rows) @ belief.var)
+    remembered = belief.remembered
+    return solve(remembered.rows, remembered.targets, sites_of(belief)).variance_of(rows)
