@@ -40,7 +40,7 @@ docs: $(VENV)/.docs  ## the manual, as HTML
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 clean:  ## remove everything that the tasks made
-	rm -rf $(VENV) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis demo.png
+	rm -rf $(VENV) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis demo.png demo.csv
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp a set of extras, renewed when pyproject.toml changes.

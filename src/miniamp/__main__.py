@@ -1,0 +1,7 @@
+"""`python -m miniamp` is the command line."""
+
+import sys
+
+from miniamp.cli import main
+
+sys.exit(main())

@@ -1,0 +1,40 @@
+"""The commands, gathered. A new one is a file here and a line below."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import miniamp
+from miniamp.cli.demo import demo
+
+app = typer.Typer(
+    name="miniamp",
+    help="Streaming Bayesian inference by mini-batch approximate message passing.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"miniamp {miniamp.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of a failure.")
+    ] = False,  # read by miniamp.cli.main, so that it works after the command's name too
+) -> None:
+    """Streaming Bayesian inference by mini-batch approximate message passing."""
+
+
+app.command()(demo)
+
+command = typer.main.get_command(app)

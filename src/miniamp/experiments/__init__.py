@@ -1,0 +1,1 @@
+"""Experiments: one file a figure, each writes its numbers and then the plot."""

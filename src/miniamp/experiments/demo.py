@@ -1,0 +1,198 @@
+"""The demonstration: one sparse regression, streamed through three algorithms and the theory."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from miniamp import theory
+from miniamp.absorb import Stop, absorb
+from miniamp.arrays import Array
+from miniamp.channels import Gaussian
+from miniamp.datasets import Problem, glm_stream
+from miniamp.designs import Averaged
+from miniamp.errors import InvalidInput, MissingExtra
+from miniamp.evidence import Batch, MeanFieldBatch, adf
+from miniamp.posterior import Posterior
+from miniamp.priors import GaussBernoulli
+
+RHO, NOISE, ALPHA_B, ALPHA = 0.3, 1e-8, 0.35, 3.0
+
+#: Near a threshold the iteration wanders at an error that is fine all the same (errata E4).
+STOP = Stop(max_iter=300, tol=1e-7)
+
+#: Colours that the colour-blind can tell apart (Okabe and Ito), and markers for print.
+LOOKS = {
+    "Mini-AMP": ("#0072B2", "o"),
+    "ADF": ("#E69F00", "s"),
+    "streaming VB": ("#CC79A7", "^"),
+}
+
+
+def _mini_amp(belief: Posterior, Phi: Any, y: Array, channel: Gaussian) -> Posterior:
+    return absorb(belief, Batch(Averaged(Phi), y, channel), STOP)[0]
+
+
+def _adf(belief: Posterior, Phi: Any, y: Array, channel: Gaussian) -> Posterior:
+    return adf(belief, Phi, y, channel)[0]
+
+
+def _streaming_vb(belief: Posterior, Phi: Any, y: Array, channel: Gaussian) -> Posterior:
+    return absorb(belief, MeanFieldBatch(Phi, y, channel), STOP)[0]
+
+
+_STEP: dict[str, Callable[[Posterior, Any, Array, Gaussian], Posterior]] = {
+    "Mini-AMP": _mini_amp,
+    "ADF": _adf,
+    "streaming VB": _streaming_vb,
+}
+
+
+@dataclass(eq=False)
+class Run:
+    """One problem and what each algorithm makes of it, batch by batch.
+
+    Examples
+    --------
+    >>> run = Run(size=100)
+    >>> for name in run.algorithms:
+    ...     for _ in run.steps(name):
+    ...         pass
+    >>> list(run.curves())
+    ['alpha', 'Mini-AMP', 'ADF', 'streaming VB', 'state evolution']
+    """
+
+    size: int = 2000
+    seed: int = 1
+    estimates: dict[str, list[Array]] = field(default_factory=dict, repr=False)
+
+    @property
+    def algorithms(self) -> list[str]:
+        """Their names, in the order of the table."""
+        return list(_STEP)
+
+    @property
+    def batches(self) -> int:
+        """Batches until there are at least ALPHA rows a coefficient."""
+        return int(np.ceil(ALPHA / ALPHA_B))
+
+    @property
+    def rows(self) -> int:
+        """Rows of a batch."""
+        return self.problem.rows
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The rows, drawn again for each algorithm, and the truth."""
+        return glm_stream(
+            GaussBernoulli(rho=RHO),
+            Gaussian(var=NOISE),
+            self.size,
+            ALPHA_B,
+            self.batches,
+            rng=self.seed,
+            stratified=True,
+        )
+
+    def steps(self, name: str) -> Iterator[Array]:
+        """Estimates of one algorithm after each batch; they are kept too."""
+        belief = Posterior(GaussBernoulli(rho=RHO), self.size)
+        self.estimates[name] = []
+        for Phi, y in self.problem:
+            belief = _STEP[name](belief, Phi, y, Gaussian(var=NOISE))
+            self.estimates[name].append(belief.mean)
+            yield belief.mean
+
+    @cached_property
+    def state_evolution(self) -> Array:
+        """What the theory says of Mini-AMP for infinitely many coefficients (Theorem 1)."""
+        prior, channel = GaussBernoulli(rho=RHO), Gaussian(var=NOISE)
+        return theory.learning_curve(prior, channel, ALPHA_B, batches=self.batches).mse
+
+    def curves(self) -> dict[str, list[float]]:
+        """Columns of the table: alpha, the error of each algorithm, and the theory."""
+        columns = {"alpha": [float(alpha) for alpha in self.problem.alpha]}
+        for name, estimates in self.estimates.items():
+            columns[name] = [self.problem.mse(estimate) for estimate in estimates]
+        columns["state evolution"] = [float(error) for error in self.state_evolution]
+        return columns
+
+
+def write_csv(run: Run, path: Path) -> None:
+    """The numbers of the table, one row a batch."""
+    curves = run.curves()
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(curves)
+        writer.writerows(zip(*curves.values(), strict=True))
+
+
+def require_writable(path: Path) -> None:
+    """Refuse a place where the picture cannot go, before a minute is spent on it."""
+    if not path.parent.is_dir():
+        raise InvalidInput(
+            f"output: got {path}, expected a file in a folder that is there; make {path.parent}"
+        )
+    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise InvalidInput(
+            f"output: got {path}, expected a name ending in .png, .pdf or .svg; rename it"
+        )
+
+
+def plot(run: Run, path: Path) -> None:
+    """The picture: errors along the stream, and coefficient by coefficient when they part."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtra('the picture needs matplotlib; pip install "miniamp[report]"') from error
+    figure = Figure(figsize=(10.0, 4.4), layout="constrained")
+    left, right = cast(Any, figure).subfigures(1, 2, width_ratios=[1.35, 1.0], wspace=0.03)
+    _plot_curves(left.subplots(), run)
+    _plot_coefficients(right, run)
+    figure.savefig(path, dpi=160)
+
+
+def _plot_curves(axes: Any, run: Run) -> None:
+    curves = run.curves()
+    alpha = curves["alpha"]
+    for name, (colour, marker) in LOOKS.items():
+        axes.semilogy(alpha, curves[name], marker=marker, color=colour, label=name, lw=2.2, ms=6.5)
+    axes.semilogy(
+        alpha, curves["state evolution"], "k--", lw=1.2, label="theory of Mini-AMP", zorder=5
+    )
+    axes.set_xlabel("rows seen per coefficient")
+    axes.set_ylabel("mean squared error")
+    axes.set_title(f"Error along a stream of {run.batches} batches", loc="left", fontsize=11)
+    axes.set_xlim(0.0, alpha[-1] + 0.1)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="lower left")
+
+
+def _plot_coefficients(figure: Any, run: Run) -> None:
+    k = _telling_batch(run)
+    truth = run.problem.truth
+    deviations = {name: run.estimates[name][k] - truth for name in LOOKS}
+    widest = 1.1 * max(float(np.max(np.abs(error))) for error in deviations.values())
+    panels = figure.subplots(len(LOOKS), 1, sharex=True, sharey=True)
+    for axes, (name, (colour, marker)) in zip(panels, LOOKS.items(), strict=True):
+        axes.axhline(0.0, color="black", lw=0.7, alpha=0.5)
+        axes.plot(truth, deviations[name], marker, color=colour, ms=3.0, mew=0, alpha=0.6)
+        axes.text(0.02, 0.95, name, color=colour, transform=axes.transAxes, va="top", weight="bold")
+        axes.set_ylim(-widest, widest)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_title(f"Every coefficient after batch {k + 1}", loc="left", fontsize=11)
+    panels[1].set_ylabel("estimate minus truth")
+    panels[-1].set_xlabel("true coefficient")
+
+
+def _telling_batch(run: Run) -> int:
+    """The first batch after which Mini-AMP is right to the noise, else the last."""
+    errors = run.curves()["Mini-AMP"]
+    return next((k for k, error in enumerate(errors) if error < 100.0 * NOISE), len(errors) - 1)
