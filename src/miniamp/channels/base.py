@@ -83,6 +83,13 @@ class Channel(Parametric, ABC):
         """
         return None
 
+    def label_error(self, known: float, V: float) -> float | None:
+        """Chance that the sign of a forecast of z is not y, None without classes or closed form.
+
+        z = known times a standard normal number that has the forecast's sign, plus N(0, V).
+        """
+        return None
+
     def fitted(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Self:
         """This channel with its noise re-estimated by one EM step from all rows.
 

@@ -80,7 +80,8 @@ class Probit(Binary):
 
     def fitted(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Self:
         """One EM step for the noise. Labels say nothing of the scale of z, so this means something only
-        together with a prior whose variance is fixed."""
+        together with a prior whose variance is fixed.
+        """
         growth = noise_growth(self.var, *self.output(y, omega, V))
         return self.replaced(var=self.var * growth)
 
@@ -90,7 +91,10 @@ class Probit(Binary):
     def fisher(self) -> Array:
         if not self.var.all():
             raise checks.refuse(
-                "var", 0.0, "var > 0", "a perceptron has no finite score at z = 0; give it some noise"
+                "var",
+                0.0,
+                "var > 0",
+                "a perceptron has no finite score at z = 0; give it some noise",
             )
         return np.asarray(2.0 / (np.pi * self.var))
 
@@ -104,6 +108,10 @@ class Probit(Binary):
         height = height * (_TRAPEZOID[1] - _TRAPEZOID[0])
         hazard = inverse_mills(width[..., None] * _TRAPEZOID) @ height
         return np.asarray(_SQRT_2_OVER_PI * hazard / (scale * total))
+
+    def label_error(self, known: float, V: float) -> float:
+        # The angle between the forecast and z + noise, two Gaussian variables.
+        return float(np.arctan2(np.sqrt(V + self.var), known) / np.pi)
 
 
 def inverse_mills(margin: Array) -> Array:

@@ -98,9 +98,7 @@ def tilted(
 def _shifted_arcsinh(t0: Array, shift: Array) -> Array:
     """s such that sinh(t0 + s) = sinh(t0) + shift, also where s is far below the rounding of t0."""
     local = shift / np.cosh(t0)
-    return np.asarray(
-        np.where(np.abs(local) < 1e-6, local, np.arcsinh(np.sinh(t0) + shift) - t0)
-    )
+    return np.asarray(np.where(np.abs(local) < 1e-6, local, np.arcsinh(np.sinh(t0) + shift) - t0))
 
 
 def derivatives(law: Tilted, slopes: Slopes, V: Array) -> tuple[Array, Array]:

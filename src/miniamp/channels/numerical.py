@@ -1,0 +1,210 @@
+"""The numerical channel: any likelihood that can be written down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from miniamp import checks
+from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.channels.adaptive import local, moments
+from miniamp.channels.base import Channel
+from miniamp.channels.poisson import checked_counts
+from miniamp.errors import InvalidType
+
+LogLikelihood = Callable[[Any, Any], Any]
+
+#: Below (LOCAL scale)^2 the likelihood is expanded around omega instead of averaged.
+LOCAL = 0.01
+_OUTCOMES = 201
+_DROP = 40.0
+#: A sum over counts ends here at the latest.
+_MOST_COUNTS = 100_000
+
+
+class Numerical(Channel):
+    """A channel given by its log-likelihood alone; all else follows by adaptive quadrature.
+
+    Parameters
+    ----------
+    log_likelihood : callable
+        log P(y | z), normalised over y, for arrays y and z that broadcast; -inf where impossible.
+    support : "real", "positive", "counts", or a sequence of labels
+        The values that y can take.
+    scale : float
+        A length in z over which the likelihood changes, scale > 0. Where sqrt(V) is below a hundredth
+        of it, the likelihood is expanded around omega; the right order of magnitude is enough.
+
+    Notes
+    -----
+    About a hundred times slower than a channel with formulas of its own. -dg may be negative where the
+    likelihood is not log-concave (see `StudentT`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.special import log_expit
+    >>> logistic = Numerical(lambda y, z: log_expit(y * z), support=[-1, 1])
+    >>> g, curvature = logistic.output(np.array([1.0]), omega=0.0, V=1.0)
+    >>> np.round(g, 9), np.round(curvature, 9)
+    (array([0.41324193]), array([0.17076889]))
+    """
+
+    def __init__(
+        self, log_likelihood: LogLikelihood, support: Given = "real", scale: float = 1.0
+    ) -> None:
+        if not callable(log_likelihood):
+            raise InvalidType(
+                f"log_likelihood: got {log_likelihood!r}, expected a function of (y, z); "
+                "write one that takes and returns arrays"
+            )
+        if isinstance(support, str):
+            if support not in ("real", "positive", "counts"):
+                raise checks.refuse(
+                    "support",
+                    repr(support),
+                    "'real', 'positive', 'counts' or a sequence of labels",
+                    "name one of them",
+                )
+            self.support: str | tuple[float, ...] = support
+        else:
+            self.support = tuple(np.unique(checks.vector("support", support)).tolist())
+            if not self.support:
+                raise checks.refuse("support", "no labels", "at least one", "list them all")
+        self._log_likelihood = log_likelihood
+        self.scale = checks.number("scale", scale, above=0.0)
+
+    def parameters(self) -> dict[str, Any]:
+        return {
+            "log_likelihood": self._log_likelihood,
+            "support": self.support,
+            "scale": self.scale,
+        }
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Numerical) and self.parameters() == other.parameters()
+
+    __hash__ = None  # type: ignore[assignment]  # as for all channels
+
+    def log_likelihood(self, y: ArrayOrFloat, z: ArrayOrFloat) -> Array:
+        """log P(y | z) as the user wrote it."""
+        return np.asarray(self._log_likelihood(y, z), dtype=np.float64)
+
+    def checked(self, y: Given) -> Array:
+        if self.support == "counts":
+            return checked_counts(y)
+        values = checks.numeric("y", y)
+        if self.support == "positive":
+            strange, expected = values[values <= 0.0], "numbers > 0"
+        elif self.support == "real":
+            return values
+        else:
+            strange, expected = values[~np.isin(values, self.support)], f"one of {self.support}"
+        if strange.size:
+            raise checks.refuse(
+                "y", f"the value {strange.flat[0]:g}", expected, "encode y as `support` says"
+            )
+        return values
+
+    def log_partition(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
+        return self._all(y, omega, V)[0]
+
+    def output(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
+        return self._all(y, omega, V)[1:]
+
+    def _all(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array, Array]:
+        """log-partition, g and -dg."""
+        shape = self._shape_of(y, omega, V)
+        y, omega, V = (np.broadcast_to(a, shape).astype(np.float64).ravel() for a in (y, omega, V))
+        result = np.empty((3, omega.size))
+        with np.errstate(all="ignore"):
+            flat = np.square(LOCAL * self.scale) > V
+            where = np.flatnonzero(flat)
+            *found, good = local(
+                lambda z, row: self.log_likelihood(y[where[row]], z),
+                omega[where],
+                V[where],
+                self.scale,
+            )
+            result[:, where] = found
+            flat[where] = good
+            where = np.flatnonzero(~flat)
+            wide = np.maximum(V[where], np.square(1e-8 * self.scale))
+            log_mass, pull, var = moments(
+                lambda z, row: self.log_likelihood(y[where[row]], z), omega[where], wide
+            )
+            result[:, where] = log_mass, pull / wide, (1.0 - var / wide) / wide
+        log_partition, g, curvature = (a.reshape(shape) for a in result)
+        return log_partition, g, curvature
+
+    def predict(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
+        y, p = self._forecast(omega, V)
+        mean = (p * y).sum(axis=-1)
+        return mean, (p * np.square(y - mean[..., None])).sum(axis=-1)
+
+    def predict_proba(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
+        """Probabilities of the labels in increasing order, along a last axis."""
+        if isinstance(self.support, str):
+            raise checks.refuse(
+                "support", repr(self.support), "a list of labels", "use predict for numbers"
+            )
+        return self._forecast(omega, V)[1]
+
+    def sample(self, rng: np.random.Generator, z: ArrayOrFloat) -> Array:
+        y, p = self._forecast(z, 0.0)
+        below = np.cumsum(p, axis=-1)
+        u = rng.random((*y.shape[:-1], 1)) * below[..., -1:]
+        if self.support in ("real", "positive"):
+            pairs = zip(
+                u.reshape(-1),
+                below.reshape(-1, y.shape[-1]),
+                y.reshape(-1, y.shape[-1]),
+                strict=True,
+            )
+            return np.array([np.interp(a, b, c) for a, b, c in pairs]).reshape(y.shape[:-1])
+        which = np.minimum((u > below).sum(axis=-1, keepdims=True), y.shape[-1] - 1)
+        return np.asarray(np.take_along_axis(y, which, axis=-1)[..., 0])
+
+    def _forecast(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
+        y, weights = self.outcomes(omega, V)
+        expanded = (np.asarray(a)[..., None] for a in (omega, V))
+        return y, weights * np.exp(self.log_partition(y, *expanded))
+
+    def outcomes(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
+        shape = self._shape_of(omega, V)
+        omega, V = (np.broadcast_to(a, shape).astype(np.float64)[..., None] for a in (omega, V))
+        if self.support == "counts":
+            return self._counts(omega, V)
+        if not isinstance(self.support, str):
+            full = (*shape, len(self.support))
+            return np.broadcast_to(self.support, full), np.ones(full)
+        width = np.sqrt(V) + self.scale
+
+        def at(t: Array) -> tuple[Array, Array]:
+            """y and dy/dt."""
+            if self.support == "real":
+                return omega + width * np.sinh(t), width * np.cosh(t)
+            return np.exp(t), np.exp(t)
+
+        coarse = np.linspace(-10.0, 10.0, 81) * (1.0 if self.support == "real" else 4.0)
+        t = coarse + np.zeros((*shape, 1))
+        y, jacobian = at(t)
+        height = self.log_partition(y, omega, V) + np.log(jacobian)
+        alive = height > height.max(axis=-1, keepdims=True) - _DROP
+        gap = coarse[1] - coarse[0]
+        low = np.where(alive, t, np.inf).min(axis=-1, keepdims=True) - gap
+        high = np.where(alive, t, -np.inf).max(axis=-1, keepdims=True) + gap
+        y, jacobian = at(low + (high - low) * np.linspace(0.0, 1.0, _OUTCOMES))
+        return y, jacobian * (high - low) / (_OUTCOMES - 1)
+
+    def _counts(self, omega: Array, V: Array) -> tuple[Array, Array]:
+        most = 32
+        while True:
+            y = np.arange(float(most))
+            height = self.log_partition(y, omega, V)
+            gone = height[..., -1] < height.max(axis=-1) - _DROP
+            if gone.all() or most >= _MOST_COUNTS:
+                return np.broadcast_to(y, height.shape), np.ones(height.shape)
+            most *= 2
