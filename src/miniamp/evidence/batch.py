@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from miniamp import checks
 from miniamp.absorb import ILL, Evidence, Step
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
-from miniamp.designs import Averaged, Design, as_design
+from miniamp.designs import Averaged, Design, Sweep, as_design
 from miniamp.designs.base import Design
 from miniamp.evidence.base import DrawnRows, damped, power, relative_change
 from miniamp.evidence.joint import row_variance
@@ -20,6 +20,18 @@ from miniamp.tilt import Tilt
 
 #: How much of the old estimate a careful second attempt keeps.
 CAREFUL_DAMPING = 0.5
+
+
+#: A fall of mean(-dg) by this factor in one iteration is the silence of rows that are fitted
+#: exactly; while a batch is being learned it changes by factors of order one.
+SILENCE = 1e-6
+
+
+class Past(NamedTuple):
+    """What an iteration leaves to the next."""
+
+    sweep: Sweep
+    step: Step
 
 
 class Batch(DrawnRows):
@@ -67,20 +79,36 @@ class Batch(DrawnRows):
 
     def refine(self, belief: Posterior, estimate: Moments, memory: Any) -> Step:
         x, v = estimate
-        sweep = self.design.sandwich(x, v, self.y, self.channel, memory)
+        past: Past | None = memory
+        onsager = None if past is None else past.sweep.memory
+        sweep = self.design.sandwich(x, v, self.y, self.channel, onsager)
+        if past is not None and self._silent(sweep, past.sweep):
+            return past.step._replace(change=0.0, solved=True)
         tilt = Tilt(sweep.curvature, sweep.pull + sweep.curvature * x)
         new = belief.tilted(tilt).moments
         # The sweep judged the estimate before this one, so a claim to be solved is looked at again:
         # one coordinate that is wrong and certain of it would poison every batch that follows.
         certain = float(np.mean(new.var)) < self.channel.resolution * power(new)
-        return Step(
+        step = Step(
             tilt=tilt,
             estimate=damped(new, estimate, self.damping),
-            memory=sweep.memory,
+            memory=None,
             change=relative_change(new, estimate),
             health=health(sweep.mean_square, sweep.mean_curvature),
             solved=certain and self._agrees(new, sweep.memory),
         )
+        return step._replace(memory=Past(sweep, step))
+
+    def _silent(self, sweep: Sweep, before: Sweep) -> bool:
+        """Whether rows without noise, all fitted, have nothing to say any more.
+
+        Once the coefficients are known, every row of a perceptron is infinitely far from its margin
+        and its g and -dg vanish: to go on would un-learn the batch. The tilt of the iteration
+        before is what the rows said (errata E1, which tells it by the variance alone and misses it
+        at small N).
+        """
+        fallen = sweep.mean_curvature < SILENCE * before.mean_curvature
+        return fallen and self.channel.resolution > 0.0
 
     def _agrees(self, estimate: Moments, memory: Any) -> bool:
         """Whether the rows contradict an estimate no more than a sound batch does."""
