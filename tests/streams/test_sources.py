@@ -220,7 +220,10 @@ def matrix_sources(folder: Path):
         "list of rows": (np.column_stack([X, y]).tolist(), 4),
         "pairs of blocks": ([(X[:7], y[:7]), (X[7:190], y[7:190]), (X[190:], y[190:])], None),
         "rows and targets": (list(zip(X, y, strict=True)), None),
-        "dicts and targets": ([(dict(zip("pqrs", r, strict=True)), t) for r, t in zip(X, y, strict=True)], None),
+        "dicts and targets": (
+            [(dict(zip("pqrs", r, strict=True)), t) for r, t in zip(X, y, strict=True)],
+            None,
+        ),
     }
 
 

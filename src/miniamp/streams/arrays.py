@@ -61,7 +61,7 @@ def matrix_of(X: Given, name: str) -> Numbers:
         matrix: Any = sp.csr_array(X)
     else:
         matrix = np.asarray(X)
-        if matrix.dtype.kind not in "fiub":
+        if matrix.dtype.kind not in "fiubc":
             try:
                 matrix = np.asarray(X, dtype=np.float64)
             except (TypeError, ValueError):

@@ -97,4 +97,4 @@ def _last_line_end(block: bytes, quotes: bool) -> int:
 
 def is_text(start: bytes) -> bool:
     """Whether the first bytes of a file look like text."""
-    return b"\x00" not in start
+    return b"\x00" not in start or start.startswith(tuple(_BYTE_ORDER_MARKS))

@@ -1,0 +1,97 @@
+"""Missing values: dropped or filled, the same however the rows come."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from miniamp.errors import InvalidInput
+from miniamp.streams import open_stream
+
+
+def holey(rows=500, seed=2):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, 3))
+    X[rng.random((rows, 3)) < 0.2] = np.nan
+    X[0] = 1.0
+    return pd.DataFrame(X, columns=list("abc")).assign(y=rng.normal(size=rows))
+
+
+def test_drop_keeps_full_batches_and_counts_dropped_rows(tmp_path):
+    frame = holey()
+    frame.loc[3, "y"] = np.nan
+    whole = frame.dropna()
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    for source in (frame, tmp_path / "t.csv"):
+        batches = list(open_stream(source, "y", 32, missing="drop"))
+        assert {b.rows for b in batches[:-1]} == {32}
+        X = np.concatenate([b.X for b in batches])
+        np.testing.assert_array_equal(X, whole[["a", "b", "c"]].to_numpy())
+        assert [b.position for b in batches[:-1]] == (whole.index[31::32] + 1).tolist()
+        rest = list(open_stream(source, "y", 32, missing="drop", resume=batches[3].state()))
+        np.testing.assert_array_equal(np.concatenate([b.X for b in rest]), X[128:])
+
+
+def test_drop_of_every_row_is_an_error():
+    frame = pd.DataFrame({"a": [np.nan, np.nan], "y": [1.0, 2.0]})
+    with pytest.raises(InvalidInput, match="no rows"):
+        list(open_stream(frame, "y", 2, missing="drop"))
+
+
+def test_mean_fills_with_the_mean_so_far(tmp_path):
+    frame = holey()
+    X = frame[["a", "b", "c"]].to_numpy()
+    frame.to_parquet(tmp_path / "t.parquet", row_group_size=17)
+    batches = list(open_stream(tmp_path / "t.parquet", "y", 60, missing="mean"))
+    for b in batches:
+        rows = X[b.position - b.rows : b.position]
+        so_far = np.nanmean(X[: b.position], axis=0)
+        np.testing.assert_allclose(b.X, np.where(np.isnan(rows), so_far, rows), rtol=1e-13)
+
+
+def test_mean_is_resumed_bit_for_bit():
+    frame = holey()
+    batches = list(open_stream(frame, "y", 60, missing="mean"))
+    rest = list(open_stream(frame, "y", 60, missing="mean", resume=batches[3].state()))
+    for new, old in zip(rest, batches[4:], strict=True):
+        np.testing.assert_array_equal(new.X, old.X)
+
+
+def test_mean_of_a_missing_category_is_its_frequencies():
+    frame = pd.DataFrame({"c": ["u", "v", "u", None, "u"], "y": np.ones(5)})
+    (batch,) = open_stream(frame, "y", 5, missing="mean")
+    np.testing.assert_allclose(batch.X[3], [0.75, 0.25])
+
+
+def test_mean_cannot_fill_a_target_a_sparse_row_or_an_empty_column():
+    frame = pd.DataFrame({"a": [1.0, np.nan], "y": [1.0, np.nan]})
+    with pytest.raises(InvalidInput, match="row 2: the target 'y' is missing"):
+        list(open_stream(frame, "y", 2, missing="mean"))
+    sparse = sp.csr_array(np.array([[1.0, 0.0], [0.0, np.nan]]))
+    with pytest.raises(InvalidInput, match="row 2, column 'x1'"):
+        list(open_stream(sparse, None, 2, missing="mean"))
+    empty = pd.DataFrame({"a": [np.nan, np.nan, 1.0], "y": [1.0, 2.0, 3.0]})
+    with pytest.raises(InvalidInput, match="'a': no value has been seen yet"):
+        list(open_stream(empty, "y", 2, missing="mean"))
+
+
+def test_drop_of_sparse_rows():
+    sparse = sp.csr_array(np.array([[1.0, 0.0], [0.0, np.nan], [3.0, 0.0]]))
+    (batch,) = open_stream(sparse, None, 5, missing="drop")
+    np.testing.assert_array_equal(batch.X.toarray(), [[1.0, 0.0], [3.0, 0.0]])
+
+
+@pytest.mark.parametrize("word", ["", "NA", "nan", "NULL", "n/a", " ", "None", "#N/A", "?"])
+def test_words_for_missing(word, write):
+    path = write("t.csv", f"a,b,y\n1,u,1\n{word},u,2\n3,{word},3\n")
+    (batch,) = open_stream(path, "y", 5, missing="drop")
+    assert batch.y.tolist() == [1.0]
+
+
+def test_infinite_is_not_missing():
+    frame = pd.DataFrame({"a": [1.0, np.inf], "y": [1.0, 2.0]})
+    for rule in ("error", "mean", "drop"):
+        with pytest.raises(InvalidInput, match="row 2, column 'a': got inf"):
+            list(open_stream(frame, "y", 2, missing=rule))
