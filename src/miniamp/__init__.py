@@ -1,6 +1,6 @@
 """Streaming Bayesian inference by mini-batch approximate message passing."""
 
-from miniamp import channels, datasets, designs, errors, evidence, priors
+from miniamp import channels, datasets, designs, errors, evidence, priors, theory
 from miniamp.absorb import Info, Stop, absorb, stream
 from miniamp.posterior import Posterior
 from miniamp.tilt import Tilt
@@ -20,4 +20,5 @@ __all__ = [
     "evidence",
     "priors",
     "stream",
+    "theory",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -24,6 +25,8 @@ STRONGEST = 1e32
 #: A first iteration that adds less precision than this, in units of 1/Var x, adds none: the channel
 #: cannot tell z from -z, and nothing breaks the symmetry.
 BLIND = 1e-13
+#: A continuous part of less weight than this is none.
+NO_CONTINUUM = 1e-9
 #: Turns whose logarithms differ by less are rounding on a flat curve.
 RIPPLE = 1e-8
 
@@ -75,7 +78,7 @@ class Balance:
             return np.asarray(s - np.log(self.output.delta(self.mse(s))))
 
     def smallest_root(self, alpha: float) -> float | None:
-        """log(lambda - lambda_0) of the fixed point that Mini-AMP reaches; None if only E = 0 is."""
+        """log(lambda - lambda_0) of the fixed point that Mini-AMP reaches; None for E = 0."""
         target = float(np.log(alpha))
         # One iteration from lambda_0: a lower bound, since delta only grows from there.
         first = float(self.output.delta(self.scalar.mmse(self.lam)))
@@ -85,7 +88,7 @@ class Balance:
         if self.log_alpha(left) >= target:
             return left
         steps = np.arange(41) * SCAN
-        while left < self._end:
+        while left < self.end:
             s = left + steps
             root = self._first_crossing(s, target)
             if root is not None:
@@ -103,73 +106,73 @@ class Balance:
                 break
             top = self._turn(s[i - 1], s[i + 1], highest=True)
             if top.alpha >= np.exp(target):
-                return self._root(s[i - 1], top.s, target)
-        return self._root(s[first - 1], s[first], target) if first < len(s) else None
+                return self.root(s[i - 1], top.s, target)
+        return self.root(s[first - 1], s[first], target) if first < len(s) else None
 
     def roots(self, alpha: float) -> list[tuple[float, bool]]:
         """Every fixed point as (log(lambda - lambda_0), stable), in order; E = 0 apart."""
         target = float(np.log(alpha))
         turns = self.extrema
-        ends = [self._begin, *(turn.s for turn in turns), self._end]
+        ends = [self.begin, *(turn.s for turn in turns), self.end]
         found = []
-        for left, right in zip(ends[:-1], ends[1:], strict=True):
+        for left, right in pairwise(ends):
             low, high = self.log_alpha(np.array([left, right])) - target
             if not left < right or low * high > 0.0 or low == high:
                 continue
-            found.append((self._root(left, right, target), bool(high > low)))
-        if self.log_alpha(self._begin) > target:
+            found.append((self.root(left, right, target), bool(high > low)))
+        if self.log_alpha(self.begin) > target:
             return [(self._tiny(target), True), *found]
         return found
 
     def perfect(self, alpha: float) -> bool:
         """Whether E = 0 (or the channel's floor) is a stable fixed point at this alpha."""
-        return bool(self._vanishes and self._limit() < np.log(alpha))
-
-    @property
-    def perfect_lam(self) -> float:
-        """A lambda that stands for the infinite one of E = 0."""
-        return self.lam + float(np.exp(self._end))
+        return bool(self.log_limit < np.log(alpha))
 
     @cached_property
-    def _vanishes(self) -> bool:
-        return bool(self.mse(self._end) <= max(self.output.floor, 1e-300))
-
-    def _limit(self) -> float:
-        """log alpha as lambda grows without bound."""
-        if self.output.noiseless and self.scalar.dimension() > 0.0:
-            return float(np.log(self.scalar.dimension()))
-        return float(self.log_alpha(self._end))
+    def log_limit(self) -> float:
+        """log alpha as lambda grows without bound; inf unless E = 0 can be reached."""
+        dimension = self.scalar.dimension()
+        if dimension > NO_CONTINUUM:
+            return float(np.log(dimension)) if self.output.noiseless else np.inf
+        return -np.inf if self.output.exponent() > 0.0 else np.inf
 
     @cached_property
     def extrema(self) -> list[Extremum]:
         """Where the curve turns, in order of lambda."""
-        s = np.arange(self._begin, self._end, SCAN)
+        s = np.arange(self.begin, self.end, SCAN)
         # -inf, where delta overflows, must still count as going down.
         values = np.maximum(self.log_alpha(s), -1e4)
         slopes = np.sign(np.diff(values))
-        found = []
-        for i in np.flatnonzero(slopes[1:] * slopes[:-1] < 0.0) + 1:
-            found.append(self._turn(s[i - 1], s[i + 1], highest=bool(slopes[i] < 0.0)))
+        found = [
+            self._turn(s[i - 1], s[i + 1], highest=bool(slopes[i] < 0.0))
+            for i in np.flatnonzero(slopes[1:] * slopes[:-1] < 0.0) + 1
+        ]
         # Ripples of the last digits where the curve is flat are no extrema.
-        return _without_ripples(found, self._limit())
+        return _without_ripples(found, self.log_limit)
 
     @property
-    def _begin(self) -> float:
+    def begin(self) -> float:
+        """Where scans start, log(lambda - lambda_0)."""
         return float(np.log(WEAKEST / self.scalar.variance))
 
     @cached_property
-    def _end(self) -> float:
+    def end(self) -> float:
         """Where nothing more can happen: the error is at its floor, or delta no longer changes."""
-        s = np.arange(self._begin, np.log(STRONGEST / self.scalar.variance), np.log(10.0))
-        least = float(self.output.delta(np.array(0.0))) if self.output.exponent() == 0.0 else np.inf
+        s = np.arange(self.begin, np.log(STRONGEST / self.scalar.variance), np.log(10.0))
+        most = float(self.output.delta(0.0)) if self.output.exponent() == 0.0 else np.inf
+        floor = max(self.output.floor, 1e-300)
         for left in s:
-            strong = self.lam + np.exp(left) > 1e2 / self.scalar.variance
             mse = float(self.mse(left))
-            if mse <= max(self.output.floor, 1e-300):
-                return float(left)
-            if strong and float(self.output.delta(mse)) > (1.0 - 1e-6) * least:
+            if mse <= floor:
+                # Beyond, delta is cut off, and the curve would seem to turn.
+                return float(brentq(self._over(floor), left - np.log(10.0), left)) - 1e-3
+            strong = self.lam + np.exp(left) > 1e2 / self.scalar.variance
+            if strong and float(self.output.delta(mse)) > (1.0 - 1e-6) * most:
                 return float(left)
         return float(s[-1])
+
+    def _over(self, floor: float) -> Callable[[float], float]:
+        return lambda s: float(self.mse(s)) / floor - 1.0
 
     def _turn(self, left: float, right: float, *, highest: bool) -> Extremum:
         sign = -1.0 if highest else 1.0
@@ -181,7 +184,8 @@ class Balance:
         )
         return Extremum(float(found.x), float(np.exp(sign * found.fun)), highest)
 
-    def _root(self, left: float, right: float, target: float) -> float:
+    def root(self, left: float, right: float, target: float) -> float:
+        """Where log alpha passes through `target` between two s."""
         gap: Callable[[float], float] = lambda s: float(self.log_alpha(s)) - target  # noqa: E731
         for end in (left, right):
             if gap(end) == 0.0:

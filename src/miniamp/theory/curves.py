@@ -77,9 +77,9 @@ class Curve:
 def axes() -> Any:
     """Fresh matplotlib axes."""
     try:
-        from matplotlib import pyplot
+        import matplotlib.pyplot as plt
     except ImportError:
         raise MissingExtra(
             "plots need matplotlib: install it with pip install 'miniamp[report]'"
         ) from None
-    return pyplot.subplots()[1]
+    return plt.subplots()[1]

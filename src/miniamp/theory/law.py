@@ -38,9 +38,9 @@ class Gain(NamedTuple):
 class Law:
     """The typical coefficient: tilt (lambda, b) with b ~ N(signal x, gamma) and x from the truth.
 
-    The scalar twin of `Posterior`: `miniamp.absorb` runs Theorem 1 on it. Where prior and channel are
-    the true ones, lambda = gamma = signal and one number is left (`eq:minise_nish`). With a Gaussian
-    channel signal = lambda (`eq:minise`); any other mismatched channel needs the third.
+    The scalar twin of `Posterior`: `miniamp.absorb` runs Theorem 1 on it. Where prior and channel
+    are the true ones, lambda = gamma = signal and one number is left (`eq:minise_nish`). With a
+    Gaussian channel signal = lambda (`eq:minise`); any other mismatched channel needs the third.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Law:
     >>> batch = TypicalBatch(0.5, channels.Gaussian(var=0.01))
     >>> law, info = absorb(Law(priors.GaussBernoulli(rho=0.3)), batch, Stop(max_iter=3))
     >>> round(law.mse, 6), law.mse == law.variance
-    (0.118096, True)
+    (0.118295, True)
     """
 
     prior: ScalarPrior

@@ -13,7 +13,7 @@ from miniamp.arrays import Array, Given
 from miniamp.theory.balance import Balance
 from miniamp.theory.curves import Curve
 from miniamp.theory.law import Law
-from miniamp.theory.output import output_channel
+from miniamp.theory.output import OutputChannel, output_channel
 from miniamp.theory.potential import optimal_root, perfect_gain
 from miniamp.theory.scalar import WEAK, ScalarChannel, checked_prior, scalar_channel
 from miniamp.theory.tables import LogTable
@@ -81,7 +81,7 @@ def mmse_curve(
     batches: int | None = None,
     alpha_max: float | None = None,
 ) -> Curve:
-    """The error of exact inference on each batch, marginals being carried on: Theorem 3, recursively.
+    """The error of exact inference on each batch, marginals being kept: Theorem 3, recursively.
 
     Parameters are those of `learning_curve`.
 
@@ -101,9 +101,9 @@ def mmse_curve(
 def online_curve(prior: Given, channel: Given, alphas: Given) -> Curve:
     """The error of ADF, one row at a time: the ODE d lambda/d alpha = delta(epsilon(lambda)).
 
-    It is solved by quadrature, alpha(lambda) being the integral of 1/delta(epsilon(lambda)). For the
-    Gaussian channel that is Delta lambda + 2 I_x(lambda). Where the integral to infinity is finite
-    the error reaches 0 there: `blow_up`.
+    It is solved by quadrature, alpha(lambda) being the integral of 1/delta(epsilon(lambda)). For
+    the Gaussian channel that is Delta lambda + 2 I_x(lambda). Where the integral to infinity is
+    finite the error reaches 0 there: `blow_up`.
 
     Examples
     --------
@@ -116,7 +116,53 @@ def online_curve(prior: Given, channel: Given, alphas: Given) -> Curve:
     if alphas.ndim != 1 or (alphas < 0.0).any():
         raise checks.refuse("alphas", alphas, "a vector of numbers >= 0", "count rows from none")
     scalar = scalar_channel(prior)
-    output = output_channel(channel, scalar.power)
+    price, blow_up = _price(scalar, output_channel(channel, scalar.power))
+    lam = np.array([_inverted(price, float(alpha), blow_up, scalar) for alpha in alphas])
+    return _matched(alphas, lam, scalar, "online (ADF)", blow_up=blow_up)
+
+
+def online_alpha(prior: Given, channel: Given, mse: float) -> float:
+    """Rows over coefficients after which ADF has an error of `mse`.
+
+    Examples
+    --------
+    >>> from miniamp import channels, priors
+    >>> round(online_alpha(priors.Gaussian(), channels.Gaussian(var=0.5), 0.25), 6)  # 3/2 + log 4
+    2.886294
+    """
+    scalar = scalar_channel(prior)
+    price, _ = _price(scalar, output_channel(channel, scalar.power))
+    return float(price.integral(precision_for(scalar, mse)))
+
+
+def offline_alpha(prior: Given, channel: Given, mse: float) -> float:
+    """The smallest single batch, in rows over coefficients, after which AMP has an error of `mse`.
+
+    Examples
+    --------
+    >>> from miniamp import channels, priors
+    >>> round(offline_alpha(priors.Gaussian(), channels.Gaussian(var=0.5), 0.25), 6)  # 3 (.5 + .25)
+    2.25
+    """
+    balance = Balance(prior, channel)
+    s = float(np.log(precision_for(balance.scalar, mse)))
+    # AMP climbs to lambda only when no smaller fixed point holds it back.
+    held = [turn.alpha for turn in balance.extrema if turn.highest and turn.s < s]
+    return max([float(np.exp(balance.log_alpha(s))), *held])
+
+
+def precision_for(scalar: ScalarChannel, mse: float) -> float:
+    """The lambda at which the scalar channel has an MMSE of `mse`."""
+    low = high = -np.log(scalar.variance)
+    while float(scalar.mmse(np.exp(low))) < mse:
+        low -= 2.0
+    while float(scalar.mmse(np.exp(high))) > mse:
+        high += 2.0
+    return float(np.exp(brentq(lambda s: float(scalar.mmse(np.exp(s))) / mse - 1.0, low, high)))
+
+
+def _price(scalar: ScalarChannel, output: OutputChannel) -> tuple[LogTable, float | None]:
+    """1/delta(epsilon(lambda)), the cost of lambda in alpha, and the whole cost if finite."""
 
     def log_price(log_lam: Array) -> Array:
         mse = np.maximum(scalar.mmse(np.exp(log_lam)), max(output.floor, 1e-300))
@@ -125,11 +171,10 @@ def online_curve(prior: Given, channel: Given, alphas: Given) -> Curve:
     start = np.log(WEAK / scalar.variance)
     first = float(np.exp(log_price(np.array([start]))[0]))
     price = LogTable(log_price, start, lambda x: (np.full_like(x, first), first * x))
-    blow_up = None
-    if output.exponent() > 0.0 and scalar.dimension() == 0.0:
-        blow_up = float(price.integral(2e4 / (8.0 * scalar.decay())))
-    lam = np.array([_inverted(price, float(alpha), blow_up, scalar) for alpha in alphas])
-    return _matched(alphas, lam, scalar, "online (ADF)", blow_up=blow_up)
+    if output.exponent() > 0.0 and scalar.decay() > 0.0:
+        # epsilon ~ exp(-lambda decay): beyond 500/decay nothing is left to pay.
+        return price, float(price.integral(500.0 / scalar.decay()))
+    return price, None
 
 
 def offline_curve(prior: Given, channel: Given, alphas: Given) -> Curve:
@@ -221,9 +266,7 @@ def _iterations(law: Law, batch: TypicalBatch) -> int:
     return next(steps)[1].iterations
 
 
-def _inverted(
-    price: LogTable, alpha: float, blow_up: float | None, scalar: ScalarChannel
-) -> float:
+def _inverted(price: LogTable, alpha: float, blow_up: float | None, scalar: ScalarChannel) -> float:
     """The lambda at which alpha rows over coefficients have been paid for."""
     if alpha == 0.0:
         return 0.0
@@ -255,5 +298,14 @@ def _matched(
     mse = np.maximum(scalar.mmse(lam), floor)
     known = scalar.power - mse
     return Curve(
-        alphas, mse, mse, lam, lam, overlap=known, power=known, mmse=mmse, blow_up=blow_up, label=label
+        alphas,
+        mse,
+        mse,
+        lam,
+        lam,
+        overlap=known,
+        power=known,
+        mmse=mmse,
+        blow_up=blow_up,
+        label=label,
     )

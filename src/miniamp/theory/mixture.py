@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 from scipy.special import logsumexp
 
@@ -25,9 +27,9 @@ def log_mmse(parts: Components, lam: Array) -> Array:
         Var = sum_j pi_j v_j + sum_{i<j} pi_i pi_j (m_i - m_j)^2.
 
     v_j does not depend on b and E pi_j = w_j, so the first sum is known exactly; in the second,
-    p(b) pi_i(b) = w_i N_i(b) turns the average over b into one over the narrower part of the pair, on
-    whose own scale everything that matters happens within a few tens of standard deviations. Nothing
-    cancels: right to 1e-12 for lambda from 0 to 1e30, and down to errors far below 1e-300.
+    p(b) pi_i(b) = w_i N_i(b) turns the average over b into one over the narrower part of the pair,
+    on whose own scale everything that matters happens within a few tens of standard deviations.
+    Nothing cancels: right to 1e-12 for lambda from 0 to 1e30, and down to errors far below 1e-300.
     """
     order = np.argsort(parts.variances, kind="stable")
     weights, means, variances = (a[order] for a in parts)
@@ -35,15 +37,14 @@ def log_mmse(parts: Components, lam: Array) -> Array:
     shrink = 1.0 + lam * variances
     with np.errstate(divide="ignore"):
         terms = [logsumexp(np.log(weights * variances / shrink), axis=1)]
-    for i in range(len(weights)):
-        for j in range(i + 1, len(weights)):
-            terms.append(_log_pair(weights, means, variances, lam, i, j))
+    terms += [
+        _log_pair(weights, means, variances, lam, i, j)
+        for i, j in combinations(range(len(weights)), 2)
+    ]
     return np.asarray(logsumexp(np.stack(terms), axis=0))
 
 
-def _log_pair(
-    weights: Array, means: Array, variances: Array, lam: Array, i: int, j: int
-) -> Array:
+def _log_pair(weights: Array, means: Array, variances: Array, lam: Array, i: int, j: int) -> Array:
     """log E pi_i pi_j (m_i - m_j)^2, part i being no wider than part j; lam is (L, 1)."""
     shrink = 1.0 + lam * variances
     log_heights = np.log(weights) - 0.5 * np.log(shrink)

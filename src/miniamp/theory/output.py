@@ -26,8 +26,8 @@ KEPT = 64
 class OutputChannel:
     """delta(E) and its half integral J(E), for z ~ N(0, power) known up to an error E.
 
-    delta = E g^2 = E(-dg) is what a row adds to the precision of every coefficient. J is what y tells
-    of z beyond what is known, in nats: J = -E log Z_z - H[P(y | z)], dJ/dE = delta/2.
+    delta = E g^2 = E(-dg) is what a row adds to the precision of every coefficient. J is what y
+    tells of z beyond what is known, in nats: J = -E log Z_z - H[P(y | z)], dJ/dE = delta/2.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class OutputChannel:
         return values.reshape(mse.shape)
 
     def exponent(self) -> float:
-        """s in delta ~ E^-s for small E: 1 without noise, 1/2 for a jump, 0 for a smooth channel."""
+        """s in delta ~ E^-s for small E: 1 without noise, 1/2 for a jump, 0 where smooth."""
         if self.closed:
             return 1.0 if self.noiseless else 0.0
         slope = self._power_law()[1]
@@ -118,10 +118,8 @@ class OutputChannel:
         return self._edge
 
 
-def forecast_rule(
-    channels: tuple[Channel, ...], spread: float, V: float
-) -> tuple[Array, Array]:
-    """Nodes and weights over omega ~ N(0, spread), fine enough for channels seen through N(., V)."""
+def forecast_rule(channels: tuple[Channel, ...], spread: float, V: float) -> tuple[Array, Array]:
+    """Nodes and weights over omega ~ N(0, spread), for channels seen through N(., V)."""
     if spread <= 0.0:
         return np.zeros(1), np.ones(1)
     deviation = float(np.sqrt(spread))

@@ -9,7 +9,7 @@ import numpy as np
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.theory.balance import Balance
-from miniamp.theory.output import OutputChannel, forecast_rule, output_channel
+from miniamp.theory.output import OutputChannel, output_channel
 from miniamp.theory.scalar import scalar_channel
 
 
@@ -42,8 +42,8 @@ def mutual_information(
 
         i(E) = I_x(lambda + alpha delta(E)) - alpha delta(E) E/2 + alpha J(E),
 
-    with I_x of the scalar channel and J of the output channel. Its smallest value over E is the mutual
-    information, and the E where it is taken the MMSE (Theorems 2 and 3).
+    with I_x of the scalar channel and J of the output channel. Its smallest value over E is the
+    mutual information, and the E where it is taken the MMSE (Theorems 2 and 3).
 
     Parameters
     ----------
@@ -63,10 +63,10 @@ def mutual_information(
 
     Notes
     -----
-    *Departure* from `eq:miniphi`: the printed term +E/(Delta + E) has the wrong sign and the constant
-    -(1 + alpha_b)/2 should be -1/2 (errata A1, A2). With J = log(1 + E/Delta)/2 and
-    delta = 1/(Delta + E) ours is the corrected form, the one that is stationary at the fixed points of
-    state evolution and equals the exact Marchenko-Pastur value
+    *Departure* from `eq:miniphi`: the printed term +E/(Delta + E) has the wrong sign and the
+    constant -(1 + alpha_b)/2 should be -1/2 (errata A1, A2). With J = log(1 + E/Delta)/2 and
+    delta = 1/(Delta + E) ours is the corrected form, the one that is stationary at the fixed
+    points of state evolution and equals the exact Marchenko-Pastur value
     (tests/theory/test_potential.py).
 
     Without noise i is infinite; it is then given for a noise of 1e-30, which shows its shape.
@@ -74,7 +74,8 @@ def mutual_information(
     Examples
     --------
     >>> from miniamp import channels, priors, theory
-    >>> i = theory.mutual_information(priors.Gaussian(), channels.Gaussian(var=0.1), [0.574456], 0.5)
+    >>> prior, channel = priors.Gaussian(), channels.Gaussian(var=0.1)
+    >>> i = theory.mutual_information(prior, channel, [0.574166], alpha=0.5)
     >>> [round(float(value), 6) for value in i]
     [0.541578]
     """
@@ -163,7 +164,7 @@ def fixed_points(prior: Given, channel: Given, alpha: Given, lam: Given = 0.0) -
     >>> from miniamp import channels, priors, theory
     >>> points = theory.fixed_points(priors.GaussBernoulli(rho=0.3), channels.Gaussian(1e-8), 0.4)
     >>> [(round(p.mse, 8), p.stable) for p in points]
-    [(0.11173551, True), (0.01000262, False), (3e-08, True)]
+    [(0.11534314, True), (0.00136054, False), (3e-08, True)]
     """
     alpha = checks.number("alpha", alpha, above=0.0)
     balance = Balance(prior, channel, checks.number("lam", lam, least=0.0))
@@ -193,7 +194,7 @@ def perfect_point(balance: Balance, alpha: float) -> FixedPoint:
             float(output.information(output.floor)) - 0.5
         )
         return FixedPoint(output.floor, True, information, lam)
-    return FixedPoint(0.0, True, float(balance.scalar.information(balance.perfect_lam)), np.inf)
+    return FixedPoint(0.0, True, float(balance.scalar.information(np.inf)), np.inf)
 
 
 def perfect_gain(balance: Balance, alpha: float) -> float:
@@ -203,7 +204,7 @@ def perfect_gain(balance: Balance, alpha: float) -> float:
 
 
 def optimal_root(balance: Balance, alpha: float) -> float | None:
-    """log(lambda - lambda_0) of the stable fixed point of least mutual information; None for E = 0."""
+    """log(lambda - lambda_0) of the fixed point of least mutual information; None for E = 0."""
     perfect = balance.perfect(alpha)
     if perfect and balance.output.noiseless:
         return None  # without noise the mutual information of every other point is infinite

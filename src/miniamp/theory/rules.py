@@ -17,9 +17,7 @@ GROWTH = 1.35
 ORDER = 14
 
 
-def graded_rule(
-    landmarks: Array, finest: float, lower: float, upper: float
-) -> tuple[Array, Array]:
+def graded_rule(landmarks: Array, finest: float, lower: float, upper: float) -> tuple[Array, Array]:
     """Nodes and weights for an integral over [lower, upper], dense beside the landmarks.
 
     Composite Gauss-Legendre: panels of half the finest scale next to every landmark and midway

@@ -16,14 +16,14 @@ from miniamp.theory.tables import VANISHED, LogTable
 
 #: Below this lambda, in units of 1/Var x, epsilon is v/(1 + lambda v) to rounding.
 WEAK = 1e-7
-#: Up to this lambda Var x a prior without components is integrated; the density of b is a product of
-#: two numbers of size exp(lambda x^2/2), and has no digits left much beyond.
+#: Up to this lambda Var x a prior without components is integrated; the density of b is a product
+#: of two numbers of size exp(lambda x^2/2), and has no digits left much beyond.
 STRONG = 1e13
 #: Quadrature over b reaches this many standard deviations of the prior: far enough for heavy tails,
 #: at the cost of a few panels.
 TAIL = 300.0
-#: Stands for an infinite lambda Var x: a discrete prior has long been told apart, a continuous one has
-#: reached errors that stand for none.
+#: Stands for an infinite lambda Var x: a discrete prior has long been told apart, a continuous one
+#: has reached errors that stand for none.
 INFINITE = 1e33
 #: Within this many noise scales of 0 the density of b keeps its digits whatever the prior.
 NEAR = 40.0
@@ -132,8 +132,9 @@ def field_rule(truth: ScalarPrior, snr: float, landmarks: Array) -> tuple[Array,
 def _normalised(u: Array, weights: Array) -> Array:
     """Weights that sum to one, where the density of a prior without components loses its digits.
 
-    It is exp(log Z - u^2/2), with an error of 1e-16 u^2: none on the noise scale, but noticeable far
-    out, where what is averaged is smooth and only the total counts. So the total is put right there.
+    It is exp(log Z - u^2/2), with an error of 1e-16 u^2: none on the noise scale, but noticeable
+    far out, where what is averaged is smooth and only the total counts. So the total is put right
+    there.
     """
     near = np.abs(u) < NEAR
     mass = weights[near].sum()
@@ -183,7 +184,7 @@ def checked_prior(name: str, prior: Any) -> ScalarPrior:
         )  # fmt: skip
     if prior.shape not in ((), (1,)):
         raise checks.refuse(
-            name, f"hyper-parameters of shape {prior.shape}", "shared ones: coefficients that are alike",
+            name, f"hyper-parameters of shape {prior.shape}", "shared ones: alike coefficients",
             "take a mixture of the values they have",
         )  # fmt: skip
     return prior

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -9,8 +10,8 @@ from numpy.polynomial import chebyshev
 
 from miniamp.arrays import Array, ArrayOrFloat
 
-#: Chebyshev points a panel. Functions analytic within |Im log x| < pi gain a factor 5.6 a point on a
-#: panel of one decade, so that 20 reach 1e-15.
+#: Chebyshev points a panel. Functions analytic within |Im log x| < pi gain a factor 5.6 a point on
+#: a panel of one decade, so that 20 reach 1e-15.
 POINTS = 20
 DECADE = np.log(10.0)
 #: Where the last coefficients are larger than this (absolutely, in log f: relatively, in f), the
@@ -40,8 +41,8 @@ class LogTable:
     --------
     >>> import numpy as np
     >>> table = LogTable(lambda s: -np.log1p(np.exp(s)), -20.0, lambda x: (1.0 - x, x))
-    >>> bool(abs(table.value(3.0) - 0.25) < 1e-13), bool(abs(table.integral(3.0) - np.log(4)) < 1e-12)
-    (True, True)
+    >>> round(float(table.value(3.0)), 12), round(float(table.integral(3.0)), 12)
+    (0.25, 1.38629436112)
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class LogTable:
         self._low = low
         self._panels: dict[int, tuple[Array, Array]] = {}
         self._below: list[float] = []
+        self._plain: dict[tuple[int, int, int], list[float]] = {}
 
     def log_value(self, x: ArrayOrFloat) -> Array:
         """log f(x), elementwise."""
@@ -70,29 +72,51 @@ class LogTable:
 
     def _each(self, x: ArrayOrFloat, what: int) -> Array:
         x = np.asarray(x, dtype=np.float64)
+        if x.ndim == 0:
+            return np.asarray(self._one(float(x), what))
         flat = x.ravel()
         out = np.empty(flat.shape)
         with np.errstate(divide="ignore"):
             place = (np.log(flat) - self._start) / DECADE
         low = place < 0.0
         if low.any():
-            value, integral = self._low(flat[low])
-            with np.errstate(divide="ignore"):
-                out[low] = integral if what else np.log(value)
-        if not low.all():
-            keys = np.floor(np.where(low, -1.0, place)).astype(np.int64)
-            for key in np.unique(keys[~low]):
-                here = keys == key
-                coefficients, integrals = self._panel(int(key))
-                parts = coefficients.shape[0]
-                inside = (place[here] - key) * parts
-                part = np.minimum(inside.astype(np.int64), parts - 1)
-                t = 2.0 * (inside - part) - 1.0
-                chosen = integrals if what else coefficients
-                # chebval over the last axis of one row of coefficients a point.
-                result = chebyshev.chebval(t, chosen[part].T, tensor=False)
-                out[here] = result + (self._base(int(key)) if what else 0.0)
+            out[low] = self._below_panels(flat[low], what)
+        keys = np.floor(np.where(low, -1.0, place)).astype(np.int64)
+        for key in np.unique(keys[~low]):
+            here = keys == key
+            chosen = self._panel(int(key))[what]
+            inside = (place[here] - key) * len(chosen)
+            part = np.minimum(inside.astype(np.int64), len(chosen) - 1)
+            angle = np.arccos(np.clip(2.0 * (inside - part) - 1.0, -1.0, 1.0))
+            basis = np.cos(angle[:, None] * np.arange(chosen.shape[1]))
+            out[here] = np.einsum("ij,ij->i", basis, chosen[part])
+            if what:
+                out[here] += self._base(int(key))
         return out.reshape(x.shape)
+
+    def _one(self, x: float, what: int) -> float:
+        """The same for one number, in plain floats: root searches ask for many, one at a time."""
+        place = (math.log(x) - self._start) / DECADE if x > 0.0 else -1.0
+        if place < 0.0:
+            return float(self._below_panels(np.array([x]), what)[0])
+        key = int(place)
+        chosen = self._panel(key)[what]
+        inside = (place - key) * len(chosen)
+        part = min(int(inside), len(chosen) - 1)
+        if (key, part, what) not in self._plain:
+            self._plain[key, part, what] = chosen[part].tolist()[::-1]
+        t = 2.0 * (inside - part) - 1.0
+        last, before = 0.0, 0.0  # Clenshaw's recurrence
+        coefficients = self._plain[key, part, what]
+        for coefficient in coefficients[:-1]:
+            last, before = coefficient + 2.0 * t * last - before, last
+        value = float(coefficients[-1] + t * last - before)
+        return value + self._base(key) if what else value
+
+    def _below_panels(self, x: Array, what: int) -> Array:
+        value, integral = self._low(x)
+        with np.errstate(divide="ignore"):
+            return integral if what else np.log(value)
 
     def _panel(self, key: int) -> tuple[Array, Array]:
         """Coefficients of log f, and of the integral from the panel's bottom, (parts, points)."""

@@ -35,8 +35,8 @@ class TypicalBatch:
     Notes
     -----
     Where the channel is not the true one, the forecast omega and the true z are jointly Gaussian,
-    given omega: z ~ N(omega m/q, E - (q - m)^2/q). With g of the believed channel and g_0 of the true
-    one under that forecast, a batch adds alpha E(-dg) to lambda, alpha E g^2 to gamma and
+    given omega: z ~ N(omega m/q, E - (q - m)^2/q). With g of the believed channel and g_0 of the
+    true one under that forecast, a batch adds alpha E(-dg) to lambda, alpha E g^2 to gamma and
     alpha E g g_0 to the signal. For two Gaussian channels these are the equations of Theorem 1.
 
     Examples
@@ -134,8 +134,10 @@ class OptimalBatch(ConvergedBatch):
     >>> from miniamp import absorb, channels, priors
     >>> from miniamp.theory import Law
     >>> sparse, rows = priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-8)
-    >>> [absorb(Law(sparse), kind(0.4, rows))[0].mse < 1e-6 for kind in (ConvergedBatch, OptimalBatch)]
-    [False, True]
+    >>> for kind in (ConvergedBatch, OptimalBatch):
+    ...     print(f"{absorb(Law(sparse), kind(0.4, rows))[0].mse:.2g}")
+    0.12
+    3.1e-08
     """
 
     def _fixed_point(self, law: Law, errors: Errors) -> float:

@@ -1,0 +1,298 @@
+"""Phases: where exact inference beats Mini-AMP, and at which batch size it stops doing so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
+
+from miniamp import checks
+from miniamp.arrays import Array, Given
+from miniamp.theory.balance import Balance, Extremum
+from miniamp.theory.limits import learning_curve, mmse_curve
+from miniamp.theory.potential import perfect_point, point_at
+
+Status = Literal["optimal", "hard"]
+#: Errors that differ by less than this, relatively, are the same.
+SAME = 1e-6
+#: How a search for a threshold walks down from the one of the batch before.
+DESCENT = 0.97
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """The values of alpha between which a bad fixed point hides the good one; None without such.
+
+    Attributes
+    ----------
+    spinodal : float or None
+        Above it AMP finds the good fixed point.
+    information : float or None
+        Above it exact inference does.
+    lower_spinodal : float or None
+        Below it the good fixed point does not exist; 0 where it exists for every alpha.
+    """
+
+    spinodal: float | None
+    information: float | None
+    lower_spinodal: float | None
+
+
+def transitions(prior: Given, channel: Given, lam: Given = 0.0) -> Transitions:
+    """The first-order transition in the size of a batch, after a precision `lam`.
+
+    The spinodals are the extrema of alpha(lambda) (see `Balance`), the information-theoretic
+    transition lies where the two minima of the mutual information are equally deep.
+
+    Examples
+    --------
+    >>> from miniamp import channels, priors, theory
+    >>> found = theory.transitions(priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-8))
+    >>> round(found.spinodal, 9), round(found.information, 9), round(found.lower_spinodal, 9)
+    (0.480209627, 0.369971222, 0.311069858)
+    >>> theory.transitions(priors.Gaussian(), channels.Gaussian(var=0.1))
+    Transitions(spinodal=None, information=None, lower_spinodal=None)
+    """
+    balance = Balance(prior, channel, checks.number("lam", lam, least=0.0))
+    turn = _deepest(balance)
+    if turn is None:
+        return Transitions(None, None, None)
+    top, bottom = turn
+    if bottom is None:
+        lower = float(np.exp(balance.log_limit))
+        if balance.output.noiseless:
+            # Any error at all costs infinitely much information: the good point wins at once.
+            return Transitions(top.alpha, lower, lower)
+    else:
+        lower = bottom.alpha
+
+    def difference(alpha: float) -> float:
+        target = float(np.log(alpha))
+        left = point_at(balance, alpha, balance.root(*_left_of(balance, top, target), target))
+        if bottom is None:
+            right = perfect_point(balance, alpha)
+        else:
+            right = point_at(
+                balance, alpha, balance.root(*_right_of(balance, bottom, target), target)
+            )
+        return left.mutual_information - right.mutual_information
+
+    low, high = lower * (1.0 + 1e-12) + 1e-9 * top.alpha, top.alpha * (1.0 - 1e-12)
+    information = None
+    if difference(low) < 0.0 < difference(high):
+        information = float(brentq(difference, low, high, xtol=1e-15, rtol=1e-14))
+    return Transitions(top.alpha, information, lower)
+
+
+def _deepest(balance: Balance) -> tuple[Extremum, Extremum | None] | None:
+    """The maximum that is followed by the deepest fall, and where that ends; None at infinity."""
+    best: tuple[Extremum, Extremum | None] | None = None
+    depth = 0.0
+    turns = balance.extrema
+    for i, turn in enumerate(turns):
+        if not turn.highest:
+            continue
+        after = turns[i + 1] if i + 1 < len(turns) else None
+        end = np.log(after.alpha) if after is not None else balance.log_limit
+        if np.log(turn.alpha) - end > depth:
+            best, depth = (turn, after), float(np.log(turn.alpha) - end)
+    return best
+
+
+def _left_of(balance: Balance, top: Extremum, target: float) -> tuple[float, float]:
+    low = balance.begin
+    for turn in balance.extrema:
+        if turn.s < top.s and not turn.highest:
+            low = turn.s
+    while float(balance.log_alpha(low)) > target:
+        low -= 5.0
+    return low, top.s
+
+
+def _right_of(balance: Balance, bottom: Extremum, target: float) -> tuple[float, float]:
+    high = balance.end
+    for turn in reversed(balance.extrema):
+        if turn.s > bottom.s and turn.highest:
+            high = turn.s
+    while float(balance.log_alpha(high)) < target:
+        high += 5.0
+    return bottom.s, high
+
+
+class BatchThresholds(NamedTuple):
+    """Batch sizes between which batch k ends in the wrong minimum: T_k < alpha_b < S_k (errata C2).
+
+    nan where batch k has no such range.
+    """
+
+    information: Array  #: T_1, T_2, ...
+    spinodal: Array  #: S_1, S_2, ...
+
+
+def batch_thresholds(prior: Given, channel: Given, batches: int) -> BatchThresholds:
+    """T_k and S_k for k = 1 to `batches`: the transitions of batch k in a stream of equal batches.
+
+    Examples
+    --------
+    >>> from miniamp import channels, priors, theory
+    >>> found = theory.batch_thresholds(priors.GaussBernoulli(rho=0.3), channels.Gaussian(1e-8), 2)
+    >>> found.information.round(6), found.spinodal.round(6)
+    (array([0.369971, 0.356144]), array([0.48021 , 0.420741]))
+    """
+    first = transitions(prior, channel)
+    lists: dict[str, list[float]] = {}
+    for kind in ("information", "spinodal"):
+        values = [_or_nan(getattr(first, kind))]
+        for k in range(2, checks.count("batches", batches) + 1):
+            values.append(_threshold(prior, channel, k, kind, values[-1]))
+        lists[kind] = values
+    return BatchThresholds(np.array(lists["information"]), np.array(lists["spinodal"]))
+
+
+def _threshold(prior: Given, channel: Given, k: int, kind: str, above: float) -> float:
+    """The alpha_b at which batch k sits at its own transition; `above` is that of batch k - 1."""
+    if not above > 0.0:
+        return np.nan
+
+    def difference(alpha: float) -> float:
+        before = learning_curve(prior, channel, alpha, batches=k - 1)
+        found = getattr(transitions(prior, channel, float(before.lam[-1])), kind)
+        # Past the end of bistability there is nothing to wait for: count as above.
+        return -alpha if found is None else float(found) - alpha
+
+    high = above * (1.0 - 1e-12)
+    low = high
+    while difference(low) <= 0.0:
+        high, low = low, low * DESCENT
+        if low < 1e-3 * above:
+            return np.nan
+    root = _narrowed(difference, low, high)
+    return root if abs(difference(root)) < 1e-6 * root else np.nan
+
+
+def _narrowed(difference: Callable[[float], float], low: float, high: float) -> float:
+    return float(brentq(difference, low, high, xtol=1e-15, rtol=1e-13))
+
+
+def _or_nan(value: float | None) -> float:
+    return np.nan if value is None else value
+
+
+class BatchVerdict(NamedTuple):
+    """What becomes of one batch.
+
+    `status` compares the whole stream so far: "hard" where exact inference (Theorem 3, recursively)
+    has a smaller error than Mini-AMP. `trapped` looks at this batch alone: from where Mini-AMP
+    stood it ends in the wrong minimum, T_k < alpha_b < S_k. After it has escaped Mini-AMP lags
+    behind for ever by the batches it lost, which is hard but no longer trapped.
+    """
+
+    batch: int
+    alpha: float
+    status: Status
+    mse: float
+    mmse: float
+    trapped: bool
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdicts on a stream, batch after batch; iterates over `BatchVerdict`.
+
+    Attributes
+    ----------
+    alpha_b : float
+        Rows of a batch over coefficients.
+    batches : tuple of BatchVerdict
+    """
+
+    alpha_b: float
+    batches: tuple[BatchVerdict, ...]
+
+    def __iter__(self) -> Iterator[BatchVerdict]:
+        return iter(self.batches)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, k: int) -> BatchVerdict:
+        return self.batches[k]
+
+    @property
+    def status(self) -> list[Status]:
+        """Either "optimal" or "hard", one a batch."""
+        return [batch.status for batch in self.batches]
+
+    @property
+    def mse(self) -> Array:
+        """Errors of Mini-AMP."""
+        return np.array([batch.mse for batch in self.batches])
+
+    @property
+    def mmse(self) -> Array:
+        """Errors of exact inference on the same stream."""
+        return np.array([batch.mmse for batch in self.batches])
+
+    @property
+    def optimal(self) -> bool:
+        """Whether Mini-AMP is optimal at every batch."""
+        return all(batch.status == "optimal" for batch in self.batches)
+
+    def __str__(self) -> str:
+        lines = [f"{'batch':>5} {'alpha':>8} {'Mini-AMP':>12} {'MMSE':>12}  verdict"]
+        lines += [
+            f"{b.batch:>5} {b.alpha:>8.3f} {b.mse:>12.4e} {b.mmse:>12.4e}  {b.status}"
+            + (" (trapped)" if b.trapped else "")
+            for b in self.batches
+        ]
+        return "\n".join(lines)
+
+
+def verdict(prior: Given, channel: Given, alpha_b: Given, batches: int) -> Verdict:
+    """Whether Mini-AMP is optimal, batch by batch, and both errors.
+
+    Examples
+    --------
+    >>> from miniamp import channels, priors, theory
+    >>> print(theory.verdict(priors.GaussBernoulli(rho=0.3), channels.Gaussian(1e-8), 0.35, 5))
+    batch    alpha     Mini-AMP         MMSE  verdict
+        1    0.350   1.4827e-01   1.4827e-01  optimal
+        2    0.700   5.1529e-02   5.1529e-02  optimal
+        3    1.050   1.2825e-02   6.3884e-08  hard (trapped)
+        4    1.400   1.3867e-03   1.7065e-08  hard (trapped)
+        5    1.750   6.3855e-08   8.1481e-09  hard
+    """
+    amp = learning_curve(prior, channel, alpha_b, batches=batches)
+    best = mmse_curve(prior, channel, alpha_b, batches=batches)
+    before = np.concatenate([[0.0], amp.lam[:-1]])
+    found = []
+    for k, (mse, mmse) in enumerate(zip(amp.mse, best.mse, strict=True)):
+        alone = _best_from(prior, channel, float(amp.alpha[0]), float(before[k]), float(mse))
+        found.append(
+            BatchVerdict(
+                k + 1,
+                float(amp.alpha[k]),
+                "hard" if mmse < mse * (1.0 - SAME) else "optimal",
+                float(mse),
+                float(mmse),
+                bool(alone < mse * (1.0 - SAME)),
+            )
+        )
+    return Verdict(float(amp.alpha[0]), tuple(found))
+
+
+def _best_from(prior: Given, channel: Given, alpha: float, lam: float, mse: float) -> float:
+    """The error of exact inference on one batch, from a precision of lam."""
+    balance = Balance(prior, channel, lam)
+    if not np.isfinite(lam) or mse <= balance.output.floor:
+        return mse
+    points = [point_at(balance, alpha, s) for s, stable in balance.roots(alpha) if stable]
+    if balance.perfect(alpha):
+        point = perfect_point(balance, alpha)
+        if balance.output.noiseless:
+            return point.mse
+        points.append(point)
+    return min(points, key=lambda p: p.mutual_information).mse if points else mse

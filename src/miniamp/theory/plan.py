@@ -1,0 +1,279 @@
+"""Plans: which batch size to take, before any data have been seen."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from miniamp import checks
+from miniamp.arrays import Given
+from miniamp.theory.choices import Choice, memory_of, ways_to_batch
+from miniamp.theory.curves import axes
+from miniamp.theory.phases import Transitions, transitions
+from miniamp.theory.scalar import scalar_channel
+
+#: Without a limit on memory, the pick is the smallest batch that costs at most this factor of rows.
+WORTH = 1.25
+#: Without a target, this share of the prior variance.
+DEFAULT_TARGET = 0.01
+_UNITS = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What each batch size costs, and which one to take. Print it for the table.
+
+    Attributes
+    ----------
+    features : int
+    target_mse : float or None
+    budget_rows : int or None
+    max_memory : float or None
+        Bytes.
+    choices : tuple of Choice
+        From the most memory to the least.
+    pick : Choice
+        The recommendation.
+    fewest_rows, least_memory : Choice
+        The extremes among the choices that do what is asked.
+    memory_cost : float or None
+        Rows with the memory limit over rows without it.
+    transitions : Transitions
+        Of the first batch. Between `information` and `spinodal` a batch is in its hard region.
+    """
+
+    features: int
+    target_mse: float | None
+    budget_rows: int | None
+    max_memory: float | None
+    choices: tuple[Choice, ...]
+    pick: Choice
+    fewest_rows: Choice
+    least_memory: Choice
+    memory_cost: float | None
+    transitions: Transitions
+
+    @property
+    def hard_rows(self) -> tuple[int, int] | None:
+        """First-batch sizes, in rows, for which AMP misses what exact inference would find."""
+        found = self.transitions
+        if found.information is None or found.spinodal is None:
+            return None
+        return int(found.information * self.features), int(np.ceil(found.spinodal * self.features))
+
+    def advice(self) -> str:
+        """The answer in sentences."""
+        lines = [f"Take {_rows_of(self.pick)}: {self._reason()}"]
+        if self.memory_cost is not None and self.memory_cost > 1.0 + 1e-9:
+            lines.append(f"The memory limit costs a factor {self.memory_cost:.2f} in rows.")
+        if self.memory_cost == np.inf:
+            lines[-1] = "The memory limit puts the target out of reach."
+        hard = self.hard_rows
+        if hard is not None:
+            lines.append(
+                f"A first batch of {hard[0]:,} to {hard[1]:,} rows is in the hard region: exact "
+                "inference would do better, no fast algorithm is known that does."
+            )
+        return "\n".join(lines)
+
+    def _reason(self) -> str:
+        choice = self.pick
+        cost = f"{_bytes(choice.memory)} of memory"
+        if choice.rows is None:
+            return f"an error of {choice.mse:.3g} when the rows are used up, {cost}."
+        return f"an error of {choice.mse:.3g} after {choice.rows:,} rows, {cost}."
+
+    def rows_of_table(self) -> list[tuple[str, ...]]:
+        """The table's cells, as text."""
+        return [
+            (
+                ("> " if choice is self.pick else "  ") + choice.name,
+                f"{choice.batch_rows:,}",
+                f"{choice.alpha_b:.4g}",
+                _bytes(choice.memory),
+                "out of reach" if choice.rows is None else f"{choice.rows:,}",
+                f"{choice.mse:.3g}",
+            )
+            for choice in self.choices
+        ]
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """The table's column names."""
+        return ("  choice", "rows a batch", "alpha_b", "memory", "rows to target", "error")
+
+    def __str__(self) -> str:
+        cells = [self.header, *self.rows_of_table()]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(self.header))]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if i == 0 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in cells
+        ]
+        return "\n".join([*lines, self.advice()])
+
+    def __rich__(self) -> Any:
+        from rich.console import Group
+        from rich.table import Table
+
+        table = Table(title="plan")
+        for i, name in enumerate(self.header):
+            table.add_column(name.strip(), justify="left" if i == 0 else "right")
+        for choice, row in zip(self.choices, self.rows_of_table(), strict=True):
+            table.add_row(*row, style="bold green" if choice is self.pick else None)
+        return Group(table, self.advice())
+
+    def show(self) -> None:
+        """Print the table: in colour where rich is installed, plainly otherwise."""
+        try:
+            from rich import print as pretty
+        except ImportError:
+            sys.stdout.write(f"{self}\n")
+        else:
+            pretty(self)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the predicted learning curve of every choice; gives the axes."""
+        ax = axes() if ax is None else ax
+        for choice in self.choices:
+            width = 2.5 if choice is self.pick else 1.0
+            shown = np.where(choice.curve.mse > 0.0, choice.curve.mse, np.nan)
+            ax.semilogy(
+                choice.curve.alpha * self.features, shown, ".-", label=choice.name, linewidth=width
+            )
+        if self.target_mse is not None:
+            ax.axhline(self.target_mse, linestyle=":", color="black")
+        if self.budget_rows is not None:
+            ax.axvline(self.budget_rows, linestyle=":", color="black")
+        ax.set_xlabel("rows")
+        ax.set_ylabel("mean squared error")
+        ax.legend()
+        return ax
+
+
+def plan(
+    prior: Given,
+    channel: Given,
+    features: int,
+    target_mse: float | None = None,
+    budget_rows: int | None = None,
+    max_memory: float | str | None = None,
+) -> Plan:
+    """Which batch size to take, from the theory alone.
+
+    Parameters
+    ----------
+    prior, channel
+        The model.
+    features : int
+        The number N of coefficients; rows have entries of variance 1/N.
+    target_mse : float, optional
+        The error to reach; one percent of the prior variance where neither it nor a budget is
+        given.
+    budget_rows : int, optional
+        Rows that can be had at most.
+    max_memory : float or str, optional
+        Bytes that a batch may take, as a number or like "500MB".
+
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
+    >>> from miniamp import channels, priors, theory
+    >>> found = theory.plan(priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-8),
+    ...                     features=1000, target_mse=1e-6)
+    >>> found.fewest_rows.rows, found.pick.name
+    (481, 'all rows at once')
+    """
+    features = checks.count("features", features)
+    scalar = scalar_channel(prior)
+    if target_mse is not None:
+        target_mse = checks.number("target_mse", target_mse, above=0.0)
+        if target_mse >= scalar.variance:
+            raise checks.refuse(
+                "target_mse", target_mse, f"less than the prior variance {scalar.variance:.6g}",
+                "that much is known without any rows",
+            )  # fmt: skip
+    if budget_rows is not None:
+        budget_rows = checks.count("budget_rows", budget_rows)
+    if target_mse is None and budget_rows is None:
+        target_mse = DEFAULT_TARGET * scalar.variance
+    limit = _memory_limit(max_memory, features)
+    choices = ways_to_batch(prior, channel, features, target_mse, budget_rows, limit)
+    allowed = [c for c in choices if limit is None or c.memory <= limit]
+    best, restricted = _fewest(choices), _fewest(allowed)
+    memory_cost = None
+    if limit is not None and best.rows is not None:
+        memory_cost = np.inf if restricted.rows is None else restricted.rows / best.rows
+    done = [c for c in allowed if c.rows is not None] or [restricted]
+    return Plan(
+        features=features,
+        target_mse=target_mse,
+        budget_rows=budget_rows,
+        max_memory=limit,
+        choices=tuple(choices),
+        pick=restricted if limit is not None else _worthwhile(allowed, restricted),
+        fewest_rows=best,
+        least_memory=min(done, key=lambda c: c.memory),
+        memory_cost=memory_cost,
+        transitions=transitions(prior, channel),
+    )
+
+
+def _fewest(choices: list[Choice]) -> Choice:
+    """Among choices that meet the target the one with the fewest rows, else the smallest error."""
+    done = [c for c in choices if c.rows is not None]
+    if done:
+        return min(done, key=lambda c: (c.rows, c.memory))
+    return min(choices, key=lambda c: (c.mse, c.memory))
+
+
+def _worthwhile(choices: list[Choice], best: Choice) -> Choice:
+    """The least memory for which the rows (or the error) stay within a factor WORTH of the best."""
+    if best.rows is not None:
+        good = [c for c in choices if c.rows is not None and c.rows <= WORTH * best.rows]
+    else:
+        good = [c for c in choices if c.mse <= WORTH * best.mse]
+    return min(good, key=lambda c: c.memory)
+
+
+def _memory_limit(given: float | str | None, features: int) -> float | None:
+    if given is None:
+        return None
+    if isinstance(given, str):
+        text = given.strip().upper().replace("IB", "B")
+        unit = next((u for u in ("KB", "MB", "GB", "TB", "B") if text.endswith(u)), "")
+        try:
+            limit = float(text.removesuffix(unit)) * _UNITS.get(unit, 1.0)
+        except ValueError:
+            raise checks.refuse(
+                "max_memory", repr(given), 'bytes such as 2e9 or "2GB"', "write a number and a unit"
+            ) from None
+    else:
+        limit = checks.number("max_memory", given, above=0.0)
+    if limit < memory_of(1, features):
+        raise checks.refuse(
+            "max_memory", f"{limit:g} bytes", f"at least {memory_of(1, features):,}",
+            "a single row and the working vectors need that much",
+        )  # fmt: skip
+    return limit
+
+
+def _bytes(number: float) -> str:
+    for unit in ("TB", "GB", "MB", "KB"):
+        if number >= _UNITS[unit]:
+            return f"{number / _UNITS[unit]:.3g} {unit}"
+    return f"{number:.0f} B"
+
+
+def _rows_of(choice: Choice) -> str:
+    if choice.batch_rows == 1:
+        return "one row at a time"
+    return f"batches of {choice.batch_rows:,} rows ({choice.name})"
