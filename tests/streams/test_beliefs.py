@@ -39,7 +39,9 @@ def arguments(cls, rng):
         "GaussianRows": {"dim": 2, "mean": rng.normal(size=2), "cov": np.diag(rng.gamma(1, 1, 2))},
         "SparseRows": {"dim": 2, "rho": third, "mean": rng.normal(size=2)},
         "NonNegativeRows": {"dim": 2, "var": third},
-        "MeanFieldRows": {"prior": priors.GaussianRows(2, cov=third)},
+        "MeanFieldRows": {"prior": priors.GaussBernoulli(third), "dim": 2},
+        "Poisson": {"link": "softplus", "exposure": third},
+        "Interval": {"thresholds": np.sort(rng.normal(size=3)), "var": third},
         "GaussBernoulli": {"rho": third, "mean": rng.normal(), "var": rng.gamma(1.0)},
     }
     return known.get(cls.__name__, {})
@@ -53,7 +55,7 @@ def exported(package):
         if isinstance(cls, type)
         and issubclass(cls, Parametric)
         and not getattr(cls, "__abstractmethods__", None)
-        and cls is not priors.Numerical
+        and cls.__name__ != "Numerical"
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -39,6 +39,7 @@ def same(a, b):
     return repr(a) == repr(b)
 
 
+@settings(max_examples=60)
 @given(VALUES)
 def test_values_come_back_with_type_and_bits(value):
     assert same(unpacked(packed(value)), value)

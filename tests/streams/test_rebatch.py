@@ -6,13 +6,14 @@ from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from miniamp.streams.batch import Block
 from miniamp.streams.rebatch import rebatch
 
 
+@settings(max_examples=60)
 @given(sizes=st.lists(st.integers(0, 30), max_size=12), k=st.integers(1, 40), sparse=st.booleans())
 def test_rows_stay_in_order_and_batches_are_exact(sizes, k, sparse):
     rows = sum(sizes)

@@ -173,7 +173,16 @@ def _parameters_of(thing: Parametric) -> dict[str, Any]:
 
 
 def _parametric(cls: type, fields: dict[str, Any]) -> Any:
-    return cls(**fields)
+    """The object of these parameters, with their very bits.
+
+    A constructor may divide weights by their sum once more, which moves the last bit.
+    """
+    thing = cls(**fields)
+    for name, saved in fields.items():
+        if isinstance(saved, np.ndarray) and isinstance(thing.__dict__.get(name), np.ndarray):
+            saved.setflags(write=False)
+            thing.__dict__[name] = saved
+    return thing
 
 
 def _posterior_fields(belief: Posterior) -> dict[str, Any]:
