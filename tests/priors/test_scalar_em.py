@@ -1,7 +1,7 @@
 """EM on scalar priors: run to the end, it finds the hyper-parameters that the data came from.
 
 N = 20,000 coordinates, seed 0, each seen as B = A x + sqrt(A) noise. Tolerances are five times the
-standard error 1/sqrt(N) of the parameter, were the data complete, times at most 3 for what the noise
+standard error 1/sqrt(N) of the parameter, were the data complete, times at most 3 for what noise
 hides.
 """
 

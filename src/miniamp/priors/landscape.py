@@ -27,6 +27,8 @@ _FLAT = 0.5
 #: A reach is found by bisection of its logarithm over 30 decades, to 7 %.
 _REACH_DECADES = 30.0
 _REACH_STEPS = 10
+#: Halvings of 7 % down to rounding.
+_END_STEPS = 50
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,10 @@ class Landscape:
     ) -> tuple[Array, Array, Flags, Flags]:
         """How far the mass goes to the left and right; whether it, or its variance, is infinite."""
         away = self.places - tilted.centre[:, None]
-        far = np.log(np.maximum(np.abs(away) / width[:, None], 1.0))
+        log_away = np.log(np.maximum(np.abs(away), np.finfo(np.float64).tiny))
+        # Mass over height of the peak: not the bracket's width where the peak is a narrow pole.
+        width = np.maximum(width, np.exp(np.max(heights + log_away, axis=1)))
+        far = np.maximum(log_away - np.log(width)[:, None], 0.0)
         counts = heights + 3.0 * far > -_DEPTH
         right = counts & (away >= 0.0)
         left = counts & (away <= 0.0)
@@ -145,8 +150,8 @@ class Landscape:
         before = np.where(first > J - 1, self.places[-1], before)
         inner_right = np.maximum(self.places[np.clip(last, 0, J - 1)] - tilted.centre, 0.0)
         inner_left = np.maximum(tilted.centre - self.places[np.clip(first, 0, J - 1)], 0.0)
-        reach_right = _reach(tilted, 1.0, inner_right, beyond - tilted.centre, width)
-        reach_left = _reach(tilted, -1.0, inner_left, tilted.centre - before, width)
+        reach_right = _reach(tilted, 1.0, self.high, inner_right, beyond - tilted.centre, width)
+        reach_left = _reach(tilted, -1.0, self.low, inner_left, tilted.centre - before, width)
         endless = heavy = np.zeros(heights.shape[0], dtype=bool)
         for end, bound in ((0, self.low), (-1, self.high)):
             if not np.isfinite(bound):
@@ -188,7 +193,9 @@ def _drop(at_middle: Array, at_low: Array, at_high: Array) -> Array:
     return np.where(np.isfinite(seen), at_middle - seen, np.inf)
 
 
-def _reach(tilted: Tilted, side: float, inner: Array, outer: Array, width: Array) -> Array:
+def _reach(
+    tilted: Tilted, side: float, end: float, inner: Array, outer: Array, width: Array
+) -> Array:
     """The distance, between inner and outer, beyond which nothing counts any more."""
     i = np.arange(inner.size)
     outer = np.maximum(outer, 0.0)
@@ -199,4 +206,14 @@ def _reach(tilted: Tilted, side: float, inner: Array, outer: Array, width: Array
         far = np.log(np.maximum(middle / width, 1.0))
         counts = tilted.height(i, side * middle) + 3.0 * far > -_DEPTH
         low, high = np.where(counts, middle, low), np.where(counts, high, middle)
+    # Where the density itself ends without having been said to, the panels must end there too:
+    # nodes do not see an end that lies just beyond the last of them.
+    past = np.isneginf(tilted.height(i, side * high)) & (high < side * (end - tilted.centre))
+    ends = i[past & np.isfinite(tilted.height(i, side * low))]
+    inside, outside = low[ends], high[ends]
+    for _ in range(_END_STEPS if ends.size else 0):
+        middle = 0.5 * (inside + outside)
+        exists = np.isfinite(tilted.height(ends, side * middle))
+        inside, outside = np.where(exists, middle, inside), np.where(exists, outside, middle)
+    high[ends] = outside
     return np.asarray(high)
