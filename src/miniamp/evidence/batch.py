@@ -12,7 +12,6 @@ from miniamp.absorb import ILL, Evidence, Step
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import Averaged, Design, Sweep, as_design
-from miniamp.designs.base import Design
 from miniamp.evidence.base import DrawnRows, damped, power, relative_change
 from miniamp.evidence.joint import row_variance
 from miniamp.posterior import Moments, Posterior

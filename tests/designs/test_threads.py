@@ -1,0 +1,58 @@
+"""Work is shared between threads, also in a process that was forked."""
+
+from __future__ import annotations
+
+import multiprocessing
+import warnings
+
+import pytest
+
+from miniamp.designs import threads
+
+
+@pytest.fixture
+def fresh():
+    threads.cores.cache_clear()
+    yield
+    threads.cores.cache_clear()
+
+
+@pytest.mark.parametrize(("asked", "most"), [("1", 1), ("1000", 1000), ("", 1000), ("many", 1000)])
+@pytest.mark.usefixtures("fresh")
+def test_threads_by_environment(asked, most, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    assert 1 <= threads.cores() <= most
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 100, 101])
+def test_shares_cover_all_rows_once(rows, monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: 4)
+    parts = threads.shares(rows, 10**9)
+    assert [m for part in parts for m in range(rows)[part]] == list(range(rows))
+    assert len(parts) == min(4, rows)
+
+
+def test_small_work_stays_in_one_thread(monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: 4)
+    assert threads.shares(1000, 10**5) == [slice(0, 1000)]
+
+
+def test_an_error_in_a_share_reaches_the_caller():
+    def work(part):
+        if part.start:
+            raise ArithmeticError(part.start)
+
+    with pytest.raises(ArithmeticError):
+        threads.each(work, [slice(0, 1), slice(1, 2)])
+
+
+def two_shares() -> list[int]:
+    return threads.each(lambda part: part.stop, [slice(0, 1), slice(1, 2)])
+
+
+def test_a_forked_process_makes_its_own_threads():
+    assert two_shares() == [1, 2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads: the point here
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            assert pool.apply_async(two_shares).get(timeout=30) == [1, 2]
