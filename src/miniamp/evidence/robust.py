@@ -15,6 +15,7 @@ from miniamp.evidence.base import DrawnRows, power, relative_change
 from miniamp.evidence.batch import checked_channel, explain, health
 from miniamp.evidence.compress import compressed
 from miniamp.evidence.joint import (
+    NOTHING,
     ROUNDING,
     TINY,
     Joint,
@@ -70,9 +71,10 @@ class RobustBatch(DrawnRows):
 
     The belief is approximated by one Gaussian over all coefficients: the prior and the tilt by a
     site for each coefficient, the channel by a site for each row, all with the moments that they
-    should have. Where AMP replaces the correlations of the rows by their average over i.i.d. designs, here
-    they are inverted, O(M^2 N) an iteration with M the new and the remembered rows; the fixed point
-    is AMP's where AMP's assumption holds. Sites of a Gaussian channel are exact.
+    should have. Where AMP replaces the correlations of the rows by their average over i.i.d.
+    designs, here they are inverted, O(M^2 N) an iteration with M the new and the remembered rows
+    (and at most N); the fixed point is AMP's where AMP's assumption holds. Sites of a Gaussian
+    channel are exact.
 
     A belief with `memory` remembers the strongest rows; one without keeps only the marginals, the
     paper's program with another solver.
@@ -124,7 +126,10 @@ class RobustBatch(DrawnRows):
         return belief.moments, _State(sites_of(belief), rows, fixed)
 
     def refine(self, belief: Posterior, estimate: Moments, memory: _State) -> Step:
-        R, t, joint, _ = self._solved(belief, memory)
+        try:
+            R, t, joint, _ = self._solved(belief, memory)
+        except np.linalg.LinAlgError:  # beyond working precision: absorb says so by name
+            return Step(NOTHING, estimate, memory, change=np.nan, health=np.nan, solver="robust")
         new = belief.remembering(None).tilted(joint.field).moments
         sites = match(new, joint.field)
         omega, V = self._left_out(R, t, joint, memory.rows)
@@ -168,8 +173,9 @@ class RobustBatch(DrawnRows):
             self.channel.output(self.y, o, v)
             for o, v in ((omega, V), (omega + np.sqrt(V), 2.0 * V))
         )
-        precisions = (c / (1.0 - v * c) for (_, c), v in ((here, V), (there, 2.0 * V)))
-        if not np.allclose(*precisions, rtol=SAME, atol=0.0):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            one, other = here[1] / (1.0 - V * here[1]), there[1] / (1.0 - 2.0 * V * there[1])
+        if not np.allclose(one, other, rtol=SAME, atol=0.0):
             return _matched_rows(start, omega, V, *here), False
         # At V = 0 nothing is subtracted, and the site is exact to the last digit.
         g, curvature = self.channel.output(self.y, omega, np.zeros_like(V))
