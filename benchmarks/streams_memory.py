@@ -85,13 +85,16 @@ def main() -> int:
     size = float(sys.argv[1]) * 1e9 if len(sys.argv) > 1 else 2e9
     worst = 0.0
     with tempfile.TemporaryDirectory() as folder:
-        for name, write in (
-            ("one huge row group.parquet", lambda p: write_parquet(p, size, 1 << 40)),
-            ("many row groups.parquet", lambda p: write_parquet(p, size, 100_000)),
-            ("text.csv", lambda p: write_csv(p, size)),
+        for name, rows_a_group in (
+            ("one huge row group.parquet", 1 << 40),
+            ("many row groups.parquet", 100_000),
+            ("text.csv", 0),
         ):
             path = Path(folder) / name
-            write(path)
+            if rows_a_group:
+                write_parquet(path, size, rows_a_group)
+            else:
+                write_csv(path, size)
             figures = measured(path)
             worst = max(worst, figures["peak_mb"])
             gigabytes = path.stat().st_size / 1e9

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from typing import Any
 
 from miniamp.errors import MissingExtra
 
 
+@cache
 def needed(module: str, purpose: str) -> Any:
     """The module, or an error that names the extra to install.
 

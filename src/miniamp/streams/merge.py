@@ -34,9 +34,11 @@ def merge(a: Posterior, b: Posterior) -> Posterior:
         Always, because of what merging costs. A posterior that sees a second stream reads it in the
         light of the first; here each was read in the light of the prior alone, and what the two
         streams say together of several coefficients is lost, but for remembered rows. For sums of
-        this kind errors 28 to 39 % above those of one pass over both streams were measured, and
-        more the more parts are merged. Where the rows can be had, stream them one after the other
-        instead.
+        mean-field posteriors errors 28 to 39 % above those of one pass were measured. For sums of
+        these posteriors (N = 1000, two halves of eight batches of 150 or 300 rows) they were 18 to
+        41 % above for Gaussian coefficients, and 1.7 to 2.1 times as large for sparse ones, where
+        each half alone finds fewer of the zeros. Where the rows can be had, stream them one after
+        the other instead.
 
     Examples
     --------
@@ -67,8 +69,9 @@ def merge(a: Posterior, b: Posterior) -> Posterior:
             "give both with_prior(...) the same one, or do not learn it apart",
         )
     warnings.warn(
-        "merged posteriors forget what the two streams say together: expect a larger error (about "
-        "a third was measured) than from one posterior that absorbs both streams in turn",
+        "merged posteriors forget what the two streams say together: expect a larger error (by a "
+        "third, or twice as large with sparse coefficients) than from one posterior that absorbs both "
+        "in turn",
         MergeWarning,
         stacklevel=2,
     )
