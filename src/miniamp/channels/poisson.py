@@ -130,7 +130,11 @@ class Poisson(Smooth):
         omega, V = (np.broadcast_to(a, shape).astype(np.float64) for a in (omega, V))
         ends = []
         for sign in (-1.0, 1.0):
-            z = np.minimum(omega + sign * _REACH * np.sqrt(V), _LARGEST_LOG_RATE)
+            z = omega + sign * _REACH * np.sqrt(V)
+            if sign > 0.0 and self.link == "exp":
+                # E y^2 has its weight around exp(omega + 2 V), far above where y itself mostly is.
+                z = z + 2.0 * V
+            z = np.minimum(z, _LARGEST_LOG_RATE)
             rate = np.broadcast_to(self.rate(z), shape)
             ends.append(np.maximum(rate + sign * (_REACH * np.sqrt(rate)) + sign * 30.0, 0.0))
         # Beyond half an e-fold of the rate nothing is smooth enough for one block.
