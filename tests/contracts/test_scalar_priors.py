@@ -202,10 +202,12 @@ def check_against_exact(case: Example, A: float, B: float) -> None:
         mean, var = case.prior.moments(A, B)
     scale = 1.0 + abs(float(log_partition))
     assert abs(float(found - log_partition)) <= 1e-11 * scale
+    # A formula of the user is rounded where it is large, and its moments with it.
+    relative = RELATIVE if case.numeric else RELATIVE + np.finfo(float).eps * scale
     width = float(mp.sqrt(max(exact_var, 0)))
-    assert abs(float(mean - exact_mean)) <= RELATIVE * (abs(float(exact_mean)) + width) + NOISE
+    assert abs(float(mean - exact_mean)) <= relative * (abs(float(exact_mean)) + width) + NOISE
     assert var >= 0.0
-    assert abs(float(var - exact_var)) <= RELATIVE * float(exact_var) + NOISE
+    assert abs(float(var - exact_var)) <= relative * float(exact_var) + NOISE
 
 
 @each_prior

@@ -55,6 +55,11 @@ class Tilted:
         change = self.log_density(self.centre[i] + t) - self.peak[i]
         return np.asarray(change + t * (self.slope[i] - 0.5 * self.A[i] * t))
 
+    def noise(self) -> Array:
+        """Rounding error of height: of the log-density, and of the place where it is taken."""
+        size = np.abs(self.peak) + np.abs(self.centre * self.slope)
+        return np.asarray(np.finfo(np.float64).eps * (1.0 + size))
+
     def log_peak(self) -> Array:
         """log of the tilted density at the centre, as the user scaled it."""
         return np.asarray(self.peak + self.centre * (self.B - 0.5 * self.A * self.centre))
@@ -89,7 +94,7 @@ class Landscape:
         ends = np.stack([-left, -0.5 * left, 0.0 * left, 0.5 * right, right], axis=1)
         cuts = np.sort(np.concatenate([inner, ends], axis=1), axis=1)
         owner, k = np.nonzero(np.diff(cuts, axis=1) > 0.0)
-        panels = integrate(tilted.height, owner, cuts[owner, k], cuts[owner, k + 1], A.size)
+        panels = integrate(tilted.height, owner, cuts[owner, k], cuts[owner, k + 1], tilted.noise())
         return tilted, panels, endless, heavy
 
     def _heights(self, A: Array, B: Array) -> Array:

@@ -24,11 +24,11 @@ class Numerical(ScalarPrior):
 
     Under every tilt the highest point is located, and panels about it are halved until the
     integrand is resolved on each, so that a tilt may be as weak as none and as sharp as A = 1e14:
-    errors are near 1e-14 for a smooth density, and within 1e-9 for one with kinks that
-    `breakpoints` does not name. A pole at an end of the support is integrated up to about
-    1/sqrt(x); steeper ones lose digits. Tails that fall off more slowly than 1/x^4 are reported
-    with an infinite variance where no A cuts them. `fitted` returns the prior itself: a formula has
-    nothing to learn.
+    errors are near 1e-14 for a smooth density, plus the rounding of the formula where it is large,
+    and within 1e-9 for one with kinks that `breakpoints` does not name. A pole at an end of the
+    support is integrated up to about 1/sqrt(x); steeper ones lose digits. Tails that fall off more
+    slowly than 1/x^4 are reported with an infinite variance where no A cuts them. `fitted` returns
+    the prior itself: a formula has nothing to learn.
 
     Parameters
     ----------

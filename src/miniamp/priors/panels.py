@@ -37,6 +37,9 @@ _TOLERANCE = 1e-10
 #: Halvings after which a panel is narrower than rounding; only a jump or a pole ever gets there.
 _DEEPEST = 60
 _INVERSION_STEPS = 40
+#: The last coefficients of a panel are about 0.7 of the noise times its mass; up to four times that
+#: where the integrand falls steeply across it.
+_ABOVE_NOISE = 8.0
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,13 @@ class Panels:
         return np.asarray(self.low[panel] + 0.5 * (1.0 + 0.5 * (low + high)) * width)
 
 
-def integrate(height: Height, owner: Index, low: Array, high: Array, size: int) -> Panels:
-    """The integrals of exp(height) over the given panels, halved until each is resolved."""
+def integrate(height: Height, owner: Index, low: Array, high: Array, noise: Array) -> Panels:
+    """The integrals of exp(height) over the given panels, halved until each is resolved.
+
+    `noise`, one a coordinate, is the rounding error of height: below it there is nothing to
+    resolve, and halving would never end.
+    """
+    size = noise.size
     done: list[Panels] = []
     panels = _evaluated(height, owner, low, high, size)
     for _ in range(_DEEPEST):
@@ -93,6 +101,7 @@ def integrate(height: Height, owner: Index, low: Array, high: Array, size: int) 
         square = everything.total(everything.second) / mass
         far = np.maximum(np.square(panels.low), np.square(panels.high)) / square[panels.owner]
         rough = panels.rest * (1.0 + far) > _TOLERANCE * mass[panels.owner]
+        rough &= panels.rest > _ABOVE_NOISE * noise[panels.owner] * panels.mass
         done.append(_selected(panels, ~rough))
         if not rough.any():
             break
