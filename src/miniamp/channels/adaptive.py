@@ -16,7 +16,8 @@ _DROP = 40.0
 _SEARCH = np.linspace(-12.0, 12.0, 193)
 _ZOOM = np.linspace(-1.0, 1.0, 17)
 _ZOOMS = 7
-_HALVINGS = 12
+#: A hard end of the likelihood is found to rounding: no node would see a sliver beyond it.
+_HALVINGS = 50
 _FIRST_PANELS = 8
 #: A jump is halved down to the rounding of z.
 _LEVELS = 48

@@ -1,0 +1,73 @@
+"""What channels refuse, and that they say which value it was."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from miniamp import channels
+from miniamp.errors import InvalidInput
+
+
+@pytest.mark.parametrize("channel", [channels.Probit(), channels.Logistic()])
+@pytest.mark.parametrize("label", [0.0, 2.0, 0.5])
+def test_unknown_labels_are_named(channel, label):
+    with pytest.raises(InvalidInput, match=f"the label {label:g}"):
+        channel.checked([1.0, label])
+
+
+@pytest.mark.parametrize("count", [-1.0, 2.5])
+def test_bad_counts_are_named(count):
+    with pytest.raises(InvalidInput, match=f"the count {count:g}"):
+        channels.Poisson().checked([1.0, count])
+
+
+@pytest.mark.parametrize("bin_number", [-1.0, 3.0, 0.5])
+def test_unknown_bins_are_named(bin_number):
+    with pytest.raises(InvalidInput, match=f"the bin {bin_number:g}"):
+        channels.Interval([0.0, 1.0]).checked([bin_number])
+
+
+@pytest.mark.parametrize(
+    ("make", "argument"),
+    [
+        (lambda: channels.Gaussian(var=-1.0), "var"),
+        (lambda: channels.Gaussian(var=np.nan), "var"),
+        (lambda: channels.Probit(var=-1.0), "var"),
+        (lambda: channels.StudentT(df=0.0), "df"),
+        (lambda: channels.StudentT(scale=0.0), "scale"),
+        (lambda: channels.Poisson(link="log"), "link"),
+        (lambda: channels.Poisson(exposure=0.0), "exposure"),
+        (lambda: channels.Interval([1.0, 0.0]), "thresholds"),
+        (lambda: channels.Interval([]), "thresholds"),
+        (lambda: channels.Interval([0.0], var=-1.0), "var"),
+        (lambda: channels.Gaussian(var=np.ones((2, 2))), "var"),
+    ],
+)
+def test_bad_hyper_parameters_are_named(make, argument):
+    with pytest.raises(InvalidInput, match=f"^{argument}:"):
+        make()
+
+
+def test_one_bit_is_probit():
+    omega = np.array([-1e4, -5.0, -0.1, 0.2, 3.0, 30.0])
+    bits, probit = channels.Interval([0.0], var=0.3), channels.Probit(var=0.3)
+    for a, b in zip(
+        bits.output(np.ones(6), omega, 0.5), probit.output(np.ones(6), omega, 0.5), strict=True
+    ):
+        assert_allclose(a, b, rtol=1e-12)
+
+
+def test_em_finds_the_noise():
+    # N = 20000 rows; the estimate's own error is about sqrt(2/N) = 1 % where z is known.
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=20_000)
+    y = channels.Gaussian(var=0.3).sample(rng, z)
+    assert_allclose(channels.Gaussian(var=5.0).fitted(y, z, 0.0).var, 0.3, rtol=0.05)
+    channel, y = channels.StudentT(4.0, 2.0), channels.StudentT(4.0, 0.5).sample(rng, z)
+    y, z = y[:2000], z[:2000]
+    for _ in range(20):
+        channel = channel.fitted(y, z, 0.0)
+    assert_allclose(channel.scale, 0.5, rtol=0.1)
+    assert_allclose(channel.df, 4.0)
