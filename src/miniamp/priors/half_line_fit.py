@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr
 
 from miniamp.arrays import Array
@@ -58,6 +57,8 @@ def fit_half_line(
 
 def _match(present: float, first: float, second: float) -> tuple[Array, Array]:
     """Both at once: the cut normal with these two moments, or the nearest one allowed."""
+    from scipy.optimize import brentq  # heavy, and only learning needs it
+
     least = min(_NEAREST_EXPONENTIAL, present)
     spread = second / first**2 - 1.0
 
@@ -78,6 +79,8 @@ def _match(present: float, first: float, second: float) -> tuple[Array, Array]:
 
 def _lowest(loss: Callable[[float], float], start: float, reach: float) -> Array:
     """Where `loss` is lowest within `reach` of `start`; `start` itself where nothing is lower."""
+    from scipy.optimize import minimize_scalar  # heavy, and only learning needs it
+
     found = minimize_scalar(
         loss, bounds=(start - reach, start + reach), method="bounded", options={"xatol": 1e-10}
     )
