@@ -11,7 +11,7 @@ from miniamp import channels
 
 
 def reference(log_likelihood, omega, V, low, high, step):
-    """log Z, g and -dg by a fine trapezoidal rule, geometrically convergent for analytic functions."""
+    """log Z, g and -dg by a fine trapezoidal rule, which converges geometrically."""
     with mp.workdps(40):
         omega, V, low, step = (mp.mpf(a) for a in (omega, V, low, step))
         z = [low + k * step for k in range(int((high - low) / step) + 1)]
@@ -45,9 +45,7 @@ def test_logistic(omega, V, low, high):
     step = min(0.3 * np.sqrt(V), 0.22)
     expected = reference(lambda z: -mp.log1p(mp.exp(-z)), omega, V, low, high, step)
     compare(channels.Logistic(), 1, omega, V, expected)
-    compare(
-        channels.Logistic(), -1, -omega, V, [expected[0], -expected[1], expected[2]]
-    )
+    compare(channels.Logistic(), -1, -omega, V, [expected[0], -expected[1], expected[2]])
 
 
 @pytest.mark.parametrize(
@@ -134,6 +132,6 @@ def test_interval(low, high):
         pull = (mp.npdf(a) - mp.npdf(b)) / mass
         narrowing = pull**2 + (b * mp.npdf(b) - a * mp.npdf(a)) / mass
         expected = [float(x) for x in (mp.log(mass), pull, narrowing)]
-    channel = channels.Interval([low, high], var=0.25)
-    got = [channel.log_partition(np.array(1.0), 0.0, 0.75), *channel.output(np.array(1.0), 0.0, 0.75)]
+    channel, y = channels.Interval([low, high], var=0.25), np.array(1.0)
+    got = [channel.log_partition(y, 0.0, 0.75), *channel.output(y, 0.0, 0.75)]
     assert_allclose(got, expected, rtol=1e-11, atol=1e-15)

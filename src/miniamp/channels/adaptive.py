@@ -23,7 +23,8 @@ _FIRST_PANELS = 8
 _LEVELS = 48
 _TOLERANCE = 1e-13
 _points, _weights = np.polynomial.legendre.leggauss(12)
-#: f is taken for a polynomial of this degree over +- a tenth of its scale, where it proves to be one.
+#: f is taken for a polynomial of this degree over +- a tenth of its scale, where it proves to be
+#: one.
 _DEGREE = 10
 _NEIGHBOURHOOD = 0.1
 _ROUGH = 1e-10
@@ -37,8 +38,8 @@ _Integrand = Callable[[Array, _Rows], tuple[Array, Array]]
 def moments(f: RowFunction, omega: Array, V: Array) -> tuple[Array, Array, Array]:
     """log of the mass, mean minus omega, and variance, for vectors omega and V > 0.
 
-    A peak that is narrower than everything around it is found if the landscape leads there; two needles
-    far apart may not both be.
+    A peak that is narrower than everything around it is found if the landscape leads there; two
+    needles far apart may not both be.
     """
     s = np.sqrt(V)
     rows = np.arange(omega.size)
@@ -70,7 +71,7 @@ def moments(f: RowFunction, omega: Array, V: Array) -> tuple[Array, Array, Array
 def _edge(
     log_integrand: _Integrand, rows: _Rows, inside: Array, outside: Array, top: Array
 ) -> Array:
-    """Where the integrand has become negligible, between a point where it has not and one where it has."""
+    """Where the integrand becomes negligible, between two points on either side of that."""
     for _ in range(_HALVINGS):
         middle = 0.5 * (inside + outside)
         above = log_integrand(middle, rows)[0] > top - _DROP
@@ -128,8 +129,8 @@ def local(
 ) -> tuple[Array, Array, Array, Array]:
     """log-partition, g and -dg where V is tiny, from a polynomial through f around omega.
 
-    Differences of f would drown in its rounding over +- sqrt(V); a polynomial over a tenth of the scale
-    has derivatives good to 1e-11. The last array says where f is smooth enough for this.
+    Differences of f would drown in its rounding over +- sqrt(V); a polynomial over a tenth of the
+    scale has derivatives good to 1e-11. The last array says where f is smooth enough for this.
     """
     rows = np.arange(omega.size)
     reach = _NEIGHBOURHOOD * scale

@@ -16,12 +16,13 @@ from miniamp.parametric import Parametric
 class Channel(Parametric, ABC):
     """The distribution P(y | z) of an observation given z = Phi_mu . x.
 
-    All methods are elementwise and broadcast y, omega, V and the hyper-parameters against each other.
-    (omega, V) is what is believed of z before y is seen: N(omega, V), with V >= 0.
+    All methods are elementwise and broadcast y, omega, V and the hyper-parameters against each
+    other. (omega, V) is what is believed of z before y is seen: N(omega, V), with V >= 0.
     """
 
     #: Once the mean posterior variance, relative to the signal's power, is below this, a batch is
-    #: taken as solved: a channel without noise has then nothing left that floating point could learn.
+    #: taken as solved: a channel without noise has then nothing left that floating point could
+    #: learn.
     resolution: float = 0.0
 
     @abstractmethod
@@ -30,7 +31,7 @@ class Channel(Parametric, ABC):
 
     @abstractmethod
     def output(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
-        """g_out of `eq:gamp`, the first derivative of log_partition in omega, and -dg_out/domega."""
+        """g_out of `eq:gamp`, the derivative of log_partition in omega, and -dg_out/domega."""
 
     @abstractmethod
     def predict(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
@@ -42,12 +43,14 @@ class Channel(Parametric, ABC):
 
     @abstractmethod
     def outcomes(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
-        """Values y_j and weights w_j that integrate over y, so that averages over data are sums:
+        """Values y_j and weights w_j that integrate over y.
+
+        Averages over data become sums:
 
         E f(y) = sum_j w_j f(y_j) exp(log_partition(y_j, omega, V)) under z ~ N(omega, V).
 
-        Both have the shape that omega, V and the hyper-parameters broadcast to, with one more axis at
-        the end. A discrete y comes as each of its values with weight 1, padded by weight 0; long
+        Both have the shape that omega, V and the hyper-parameters broadcast to, with one more axis
+        at the end. A discrete y comes as each of its values with weight 1, padded by weight 0; long
         ranges of counts and continuous y as the nodes of a quadrature.
         """
 
@@ -63,14 +66,14 @@ class Channel(Parametric, ABC):
         return np.zeros(1)
 
     def row_fisher(self, mse: Array, power: float) -> Array | None:
-        """E g^2 where z ~ N(0, power) is known up to an error `mse`; None where only quadrature can.
+        """E g^2 where z ~ N(0, power) is known up to an error `mse`; None without closed form.
 
         delta of the paper's asymptotics: what a row adds to the precision, for each of many mse.
         """
         return None
 
     def row_information(self, mse: Array, power: float) -> Array | None:
-        """Half the integral of `row_fisher` from 0 to mse, in nats; None where not in closed form."""
+        """Half the integral of `row_fisher` from 0 to mse, in nats; None without closed form."""
         return None
 
     def responses(
@@ -91,7 +94,7 @@ class Channel(Parametric, ABC):
         return None
 
     def fitted(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Self:
-        """This channel with its noise re-estimated by one EM step from all rows.
+        """The channel with its noise re-estimated by one EM step from all rows.
 
         The likelihood of the noise, sum log_partition, never falls. A channel that has no noise to
         learn returns itself.
@@ -127,8 +130,8 @@ class Channel(Parametric, ABC):
 def noise_growth(var: Array, g: Array, curvature: Array) -> float:
     """The factor by which one EM step multiplies the variance of Gaussian noise added to z.
 
-    E[noise^2 | y] = var + var^2 (g^2 + dg) in every such channel, because d/dvar of the log-partition
-    is (g^2 + dg)/2, the heat equation. Noise that differs from row to row keeps its proportions; no
-    noise (var = 0) is a fixed point of EM and stays.
+    E[noise^2 | y] = var + var^2 (g^2 + dg) in every such channel, because d/dvar of the
+    log-partition is (g^2 + dg)/2, the heat equation. Noise that differs from row to row keeps its
+    proportions; no noise (var = 0) is a fixed point of EM and stays.
     """
     return float(np.mean(1.0 + var * (np.square(g) - curvature)))

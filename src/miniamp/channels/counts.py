@@ -38,9 +38,9 @@ def block_rule(count: int) -> tuple[Array, Array]:
 def count_rule(least: float, most: float, spread: float) -> tuple[Array, Array]:
     """Nodes and weights that sum over the counts from least to most.
 
-    The summand must be smooth over one standard deviation sqrt(y + spread y^2): Poisson counts whose
-    log-rate has variance `spread`. In x = 2 asinh(sqrt(spread y))/sqrt(spread) that deviation is one,
-    and a block is as long.
+    The summand must be smooth over one standard deviation sqrt(y + spread y^2): Poisson counts
+    whose log-rate has variance `spread`. In x = 2 asinh(sqrt(spread y))/sqrt(spread) that deviation
+    is one, and a block is as long.
     """
     root = np.sqrt(spread)
 

@@ -12,8 +12,8 @@ from miniamp.channels.base import Channel, noise_growth
 from miniamp.channels.quadrature import HERMITE_NODES, HERMITE_WEIGHTS
 from miniamp.kernel import Kernel, packed
 
-#: Noise variance that stands for none. The noise is floored and never V: a floored V would spoil the
-#: Onsager coefficient V g (errata E3).
+#: Noise variance that stands for none. The noise is floored and never V: a floored V would spoil
+#: the Onsager coefficient V g (errata E3).
 NOISE_FLOOR = 1e-30
 
 

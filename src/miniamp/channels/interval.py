@@ -14,7 +14,8 @@ from miniamp.channels.gaussian import NOISE_FLOOR
 
 #: Within a bin on one side of omega the density is left out below exp(-DROP) of its edge value.
 _DROP = 40.0
-#: A bin around omega that is wider than this is taken from its complement, a narrower one by quadrature.
+#: A bin around omega that is wider than this is taken from its complement, a narrower one by
+#: quadrature.
 _WIDE = 1.0
 #: Stands for an infinite edge; its square is still finite.
 _FAR = 1e100
@@ -28,9 +29,9 @@ class Interval(Channel):
     """y is the number of the bin in which z + noise falls.
 
     K thresholds e_0 < ... < e_(K-1) make K + 1 bins, numbered as by `numpy.digitize`: bin 0 lies
-    below e_0, bin k in [e_(k-1), e_k), bin K above. One threshold is one-bit data. With thresholds of
-    its own for each row, (M, K), this is also censoring: a row known to lie within (a, b) has the
-    thresholds a, b and y = 1.
+    below e_0, bin k in [e_(k-1), e_k), bin K above. One threshold is one-bit data. With thresholds
+    of its own for each row, (M, K), this is also censoring: a row known to lie within (a, b) has
+    the thresholds a, b and y = 1.
 
     Parameters
     ----------
@@ -156,7 +157,7 @@ def _around(low: Array, high: Array) -> Slice:
 
 
 def _aside(low: Array, high: Array) -> Slice:
-    """An interval to the right, or a narrow one, by quadrature in the distance from its low edge."""
+    """An interval to the right, or a narrow one, by quadrature from its low edge."""
     reach = 2.0 * _DROP / (np.maximum(low, 0.0) + np.sqrt(np.square(low) + 2.0 * _DROP))
     length = np.minimum(high - low, reach)
     points = _POINTS.reshape(-1, *([1] * length.ndim))

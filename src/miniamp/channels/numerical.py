@@ -34,13 +34,14 @@ class Numerical(Channel):
     support : "real", "positive", "counts", or a sequence of labels
         The values that y can take.
     scale : float
-        A length in z over which the likelihood changes, scale > 0. Where sqrt(V) is below a hundredth
-        of it, the likelihood is expanded around omega; the right order of magnitude is enough.
+        A length in z over which the likelihood changes, scale > 0. Where sqrt(V) is below a
+        hundredth of it, the likelihood is expanded around omega; the right order of magnitude is
+        enough.
 
     Notes
     -----
-    About a hundred times slower than a channel with formulas of its own. -dg may be negative where the
-    likelihood is not log-concave (see `StudentT`).
+    About a hundred times slower than a channel with formulas of its own. -dg may be negative where
+    the likelihood is not log-concave (see `StudentT`).
 
     Examples
     --------

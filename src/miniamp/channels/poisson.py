@@ -32,8 +32,8 @@ class Poisson(Smooth):
 
     Notes
     -----
-    Under the exponential link the predictive mean is exp(omega + V/2), and overflows to inf where that
-    does.
+    Under the exponential link the predictive mean is exp(omega + V/2), and overflows to inf where
+    that does.
 
     Examples
     --------
@@ -95,8 +95,8 @@ class Poisson(Smooth):
         return np.log(np.maximum(y, 1.0) / self.exposure), 1.0
 
     def bracket(self, y: Array, omega: Array, V: Array) -> tuple[Array, Array]:
-        # Between omega and where the rate is the count. For y = 0 that is -inf, and the slope at omega
-        # bounds how far below it the mode can lie: it is largest there.
+        # Between omega and where the rate is the count. For y = 0 that is -inf, and the slope at
+        # omega bounds how far below it the mode can lie: it is largest there.
         with np.errstate(divide="ignore", over="ignore"):
             rate = y / self.exposure
             best = np.log(rate) if self.link == "exp" else _inverse_softplus(rate)

@@ -16,8 +16,8 @@ from miniamp.kernel import Kernel, packed
 
 _SQRT_2_OVER_PI = np.sqrt(2.0 / np.pi)
 _TRAPEZOID = np.linspace(-13.0, 13.0, 261)
-#: Left of this the hazard's curvature comes from a continued fraction, right of it from a difference
-#: that loses a factor u^2 of precision, 36 here.
+#: Left of this the hazard's curvature comes from a continued fraction, right of it from a
+#: difference that loses a factor u^2 of precision, 36 here.
 _FRACTION_FROM = -6.0
 #: Levels of that fraction; at u = -6 the 25th changes nothing any more.
 _FRACTION_LEVELS = 40
@@ -39,8 +39,8 @@ class Probit(Binary):
     """
 
     names = ("var",)
-    #: A recovered sign pattern puts every row infinitely far from its margin, where g = A = B = 0: the
-    #: next iteration would un-learn the batch (errata E1).
+    #: A recovered sign pattern puts every row infinitely far from its margin, where g = A = B = 0:
+    #: the next iteration would un-learn the batch (errata E1).
     _NOISELESS_RESOLUTION = 1e-6
 
     def __init__(self, var: Given = 0.0) -> None:
@@ -49,8 +49,8 @@ class Probit(Binary):
 
     def _margin(self, y: ArrayOrFloat, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
         """Distance of omega from the boundary, on y's side, in standard deviations; and those."""
-        # The noise is floored, as in the Gaussian channel: a known z that contradicts its label gives
-        # a very large residual, not an infinite one.
+        # The noise is floored, as in the Gaussian channel: a known z that contradicts its label
+        # gives a very large residual, not an infinite one.
         scale = np.sqrt(np.maximum(self.var, NOISE_FLOOR) + V)
         return np.asarray(y * omega / scale), np.asarray(scale)
 
@@ -79,8 +79,10 @@ class Probit(Binary):
         return np.where(noisy >= 0.0, 1.0, -1.0)
 
     def fitted(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Self:
-        """One EM step for the noise. Labels say nothing of the scale of z, so this means something only
-        together with a prior whose variance is fixed.
+        """The channel after one EM step for the noise.
+
+        Labels say nothing of the scale of z, so this means something only together with a prior
+        whose variance is fixed.
         """
         growth = noise_growth(self.var, *self.output(y, omega, V))
         return self.replaced(var=self.var * growth)
@@ -99,8 +101,8 @@ class Probit(Binary):
         return np.asarray(2.0 / (np.pi * self.var))
 
     def row_fisher(self, mse: Array, power: float) -> Array:
-        # In t = omega/sqrt(var + mse) the two labels give 2 phi(t)^2/Phi(t), whatever the scale, and
-        # N(omega) phi(t) is a Gaussian in t: a trapezoid rule on its width.
+        # In t = omega/sqrt(var + mse) the two labels give 2 phi(t)^2/Phi(t), whatever the scale,
+        # and N(omega) phi(t) is a Gaussian in t: a trapezoid rule on its width.
         scale = np.sqrt(self.var + mse)
         total = np.sqrt(np.maximum(power - mse, 0.0) + np.square(scale))
         width = np.sqrt(np.maximum(power - mse, 0.0)) / total
@@ -115,7 +117,7 @@ class Probit(Binary):
 
 
 def inverse_mills(margin: Array) -> Array:
-    """phi(u)/Phi(u), by erfcx: right for u from -1e8 (where it is -u) to +40 (where it vanishes)."""
+    """phi(u)/Phi(u) by erfcx: right for u from -1e8 (where it is -u) to +40, where it vanishes."""
     return np.asarray(_SQRT_2_OVER_PI / erfcx(-margin / np.sqrt(2.0)))
 
 

@@ -1,15 +1,15 @@
 """Averages over z ~ N(omega, V) weighted by a likelihood, accurate at every scale of either.
 
-A rule that is fixed in advance fails here: V runs from 0 to 1e4 and more, the likelihood may be much
-sharper than N(omega, V), much flatter, an edge, or a peak far out in the tail. So each element gets its
-own nodes. The likelihood has a *feature*, a place and a width within which it is not simple (the
-boundary of a class, the point where a rate becomes large). In t, with
+A rule that is fixed in advance fails here: V runs from 0 to 1e4 and more, the likelihood may be
+much sharper than N(omega, V), much flatter, an edge, or a peak far out in the tail. So each element
+gets its own nodes. The likelihood has a *feature*, a place and a width within which it is not
+simple (the boundary of a class, the point where a rate becomes large). In t, with
 
     z = centre + width sinh t,
 
-a feature of unit size and a Gaussian a thousand times wider are both of moderate size, the integrand
-is analytic in a strip around the real line, and the trapezoidal rule between the two points where it
-has fallen by exp(-DROP) converges geometrically.
+a feature of unit size and a Gaussian a thousand times wider are both of moderate size, the
+integrand is analytic in a strip around the real line, and the trapezoidal rule between the two
+points where it has fallen by exp(-DROP) converges geometrically.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from miniamp.arrays import Array
 DROP = 45.0
 #: Nodes of the trapezoidal rule. 64 give 1e-10 at the hardest points tried, 96 rounding.
 NODES = 96
-#: V that stands for none. An average over so narrow a Gaussian is the value at its centre to rounding,
-#: and the formulas below have no 1/V left in them there.
+#: V that stands for none. An average over so narrow a Gaussian is the value at its centre to
+#: rounding, and the formulas below have no 1/V left in them there.
 V_FLOOR = 1e-30
 #: Halvings of the (logarithmic) bracket of an end point; it is then 10 % too wide at most.
 #: It starts this many e-folds wide: a likelihood 1e9 times sharper than N(omega, V) is still found.
@@ -60,8 +60,8 @@ def tilted(
     """Nodes for a log-concave likelihood, given how far the product peaks from omega.
 
     All arrays have one shape S (V >= V_FLOOR) and the result (NODES,) + S: hyper-parameters that
-    belong to rows broadcast against nodes that way. Positions are counted from the peak, because for
-    tiny V the difference of two of them would not survive the rounding of z itself.
+    belong to rows broadcast against nodes that way. Positions are counted from the peak, because
+    for tiny V the difference of two of them would not survive the rounding of z itself.
     """
     t0 = np.arcsinh((omega + peak - centre) / width)
 
@@ -105,14 +105,14 @@ def derivatives(law: Tilted, slopes: Slopes, V: Array) -> tuple[Array, Array]:
     """g and -dg of a log-concave likelihood with derivatives (f', f'') = slopes(z).
 
     g = E f'. For -dg there are two forms, each without cancellation where the other has it:
-    E(-f'') - Var f' where the likelihood is flat on the scale of V, and -Cov(z, f')/V, a mean of terms
-    that are all positive, where it is sharp.
+    E(-f'') - Var f' where the likelihood is flat on the scale of V, and -Cov(z, f')/V, a mean of
+    terms that are all positive, where it is sharp.
     """
     first, second = slopes(law.z)
     g = (law.weights * first).sum(axis=0)
     with np.errstate(over="ignore"):
         # Slopes beyond 1e154 have no square; inf is then the right side of the comparison below.
-        variance = (law.weights * np.square(first - g)).sum(axis=0)
+        variance = np.square(np.sqrt(law.weights) * (first - g)).sum(axis=0)
     flat = -(law.weights * second).sum(axis=0)
     at_mean = slopes(law.z[0] - law.offset[0])[0]
     sharp = (law.weights * law.offset * (at_mean - first)).sum(axis=0) / V

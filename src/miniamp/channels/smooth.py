@@ -14,8 +14,8 @@ from miniamp.channels.quadrature import V_FLOOR, Tilted, derivatives, peak_of, t
 class Smooth(Channel):
     """A channel given by log P(y | z), concave in z, and its first two derivatives.
 
-    log_partition and output follow by quadrature, and -dg is never negative. V below 1e-30 counts as
-    1e-30, where an average over z is already its value at omega.
+    log_partition and output follow by quadrature, and -dg is never negative. V below 1e-30 counts
+    as 1e-30, where an average over z is already its value at omega.
     """
 
     #: Likelihoods of this kind vary with z on a scale of one.

@@ -24,25 +24,26 @@ _OUTCOMES = 240
 
 
 class StudentT(Channel):
-    """y = z + scale t, with t Student's of df degrees of freedom: most noise small, some of it huge.
+    """y = z + scale t, with t Student's of df degrees of freedom: mostly small, sometimes huge.
 
-    The noise is Gaussian of variance scale^2/tau with tau ~ Gamma(df/2, df/2), so that averages over z
-    are exact and one positive integral over log tau remains; nothing cancels for any V >= 0.
+    The noise is Gaussian of variance scale^2/tau with tau ~ Gamma(df/2, df/2), so that averages
+    over z are exact and one positive integral over log tau remains; nothing cancels for any V >= 0.
 
     The likelihood is not log-concave: a row whose y is far from omega says that it is probably an
-    outlier, and there **-dg < 0**. Where z is known, it is no less than -(df + 1)/(8 df scale^2); where
-    V is much larger than scale^2, a row that is as likely an outlier as not leaves z between two far
-    places and -dg can be far below -1/V. It is right, and not clipped here. What GAMP needs is that the
-    sum over rows, A plus the belief's own precision, is positive: that holds while doubtful rows are a
-    minority. Where it does not, start from a wider scale, use damping, or a solver that keeps its
-    precisions positive.
+    outlier, and there **-dg < 0**. Where z is known, it is no less than -(df + 1)/(8 df scale^2);
+    where V is much larger than scale^2, a row that is as likely an outlier as not leaves z between
+    two far places and -dg can be far below -1/V. It is right, and not clipped here. What GAMP needs
+    is that the sum over rows, A plus the belief's own precision, is positive: that holds while
+    doubtful rows are a minority. Where it does not, start from a wider scale, use damping, or a
+    solver that keeps its precisions positive.
 
     Parameters
     ----------
     df : float or (M,) array
         Degrees of freedom, df > 0. From about 30 on it is nearly Gaussian; 1 is Cauchy.
     scale : float or (M,) array
-        Scale of the noise, scale > 0; its variance is scale^2 df/(df - 2) for df > 2, else infinite.
+        Scale of the noise, scale > 0; its variance is scale^2 df/(df - 2) for df > 2, else
+        infinite.
 
     Examples
     --------
@@ -112,7 +113,7 @@ class StudentT(Channel):
     def _mixture(
         self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat
     ) -> tuple[Array, Array, Array, Array]:
-        """log-partition, and the law of u = log tau given y: weights, V + noise and noise at its nodes.
+        """log-partition, and the law of u = log tau given y: weights, V + noise, noise.
 
         Nodes along a first axis. The law may have two peaks: tau near 1, and a tau so small that it
         explains the residual; both lie within [low, high], see the signs of the two terms in the
