@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import stats
 
-from miniamp import channels
+from miniamp import Posterior, Stop, absorb, channels, evidence, priors
 from miniamp.errors import InvalidInput
 
 
@@ -71,3 +72,29 @@ def test_em_finds_the_noise():
         channel = channel.fitted(y, z, 0.0)
     assert_allclose(channel.scale, 0.5, rtol=0.1)
     assert_allclose(channel.df, 4.0)
+
+
+def test_student_t_predicts_its_own_variance():
+    mean, var = channels.StudentT(df=3.0, scale=0.5).predict(0.3, 0.2)
+    assert_allclose([mean, var], [0.3, 0.2 + 0.25 * stats.t(3.0).var()], rtol=1e-14)
+    assert np.isinf(channels.StudentT(df=2.0).predict(0.0, 1.0)[1])
+
+
+def test_batches_of_every_kind_are_absorbed():
+    # N = 100, M = 300 rows, seed 0: whatever the channel, the error falls below the prior's, 1.
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=100)
+    Phi = rng.normal(size=(300, 100)) / 10.0
+    for channel in (
+        channels.Logistic(),
+        channels.Poisson(),
+        channels.Poisson("softplus"),
+        channels.StudentT(3.0, 0.1),
+        channels.Interval([-1.0, 0.0, 1.0], var=0.01),
+    ):
+        rows = evidence.Batch(Phi, channel.sample(rng, Phi @ x), channel)
+        belief, info = absorb(Posterior(priors.Gaussian(), 100), rows, Stop(max_iter=60))
+        error = np.mean(np.square(belief.mean - x))
+        assert error < 0.85, (channel, error, info)
+        # The belief's own error bar is right to a few times sqrt(2/N) = 14 %.
+        assert 0.5 < error / belief.var.mean() < 2.0, (channel, error, belief.var.mean())

@@ -110,8 +110,8 @@ def test_output_is_the_derivative_of_the_log_partition(channel, omega, V, seed):
     values = channel.log_partition(y, omega + offsets, V)
     g, curvature = channel.output(y, omega, V)
     floor = 1e-14 * (1.0 + np.abs(values).max())
-    assert_allclose(g, first @ values, rtol=1e-6, atol=1e-6 / np.sqrt(h**2) + floor / h)
-    assert_allclose(-curvature, second @ values, rtol=1e-6, atol=1e-6 / h**2 + 50 * floor / h**2)
+    assert_allclose(g, first @ values, rtol=1e-6, atol=1e-9 / h + floor / h)
+    assert_allclose(-curvature, second @ values, rtol=1e-6, atol=1e-8 / h**2 + 50 * floor / h**2)
 
 
 @every
