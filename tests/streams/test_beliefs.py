@@ -146,9 +146,9 @@ def test_strange_classes_are_refused_by_name():
     with pytest.raises(InvalidType, match=r"Strange.*register"):
         encode_belief(Strange())
     with pytest.raises(InvalidInput, match=r"'Nobody'.*not known here"):
-        decode_belief({"kind": "Nobody"})
+        decode_belief({"@": "Nobody"})
     with pytest.raises(InvalidInput, match="parts of 'Tilt'"):
-        decode_belief({"kind": "Tilt", "C": 1})
+        decode_belief({"@": "Tilt", "C": 1})
     with pytest.raises(InvalidType, match="encode="):
         register(dict)
 

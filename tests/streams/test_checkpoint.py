@@ -92,7 +92,7 @@ def test_damage_without_a_previous_one_is_refused(tmp_path):
 def test_a_state_that_cannot_be_saved_changes_nothing(tmp_path):
     path = tmp_path / "m.amp"
     save(path, state(1))
-    for bad in ({"x": object()}, {"x": {1, 2}}, {"x": {3: 4}}, [1], {"f": print}, {"kind": "x"}):
+    for bad in ({"x": object()}, {"x": {1, 2}}, {"x": {3: 4}}, [1], {"f": print}, {"@": "x"}):
         with pytest.raises((InvalidInput, InvalidType)):
             save(path, bad)
     assert check_whole(load(path)) == 1
@@ -179,4 +179,15 @@ def test_twenty_kills_at_random_moments_never_leave_a_broken_file(tmp_path):
             last = step
     assert last > 20  # saves did go on between the kills
     save(path, state(last))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.amp", "m.amp.previous"]
+
+
+def test_a_kill_between_the_two_renames_leaves_nothing_behind(tmp_path):
+    """The old file is then both the current and the previous one."""
+    path = tmp_path / "m.amp"
+    save(path, state(1))
+    os.link(path, previous_of(path))
+    save(path, state(2))
+    assert check_whole(load(path)) == 2
+    assert check_whole(load(previous_of(path))) == 1
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m.amp", "m.amp.previous"]

@@ -8,8 +8,8 @@ from typing import Any
 
 from miniamp.errors import InvalidInput
 from miniamp.streams.extras import needed
-from miniamp.streams.parquet import refuse_doubles, table_of
-from miniamp.streams.pieces import Piece, skipping
+from miniamp.streams.parquet import table_of
+from miniamp.streams.pieces import Piece, refuse_doubles, skipping
 
 _FILE_MAGIC = b"ARROW1"
 

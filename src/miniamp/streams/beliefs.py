@@ -15,7 +15,7 @@ from miniamp.posterior import Posterior, Remembered
 from miniamp.tilt import Tilt
 
 #: The key that marks an encoded object.
-KIND = "kind"
+KIND = "@"
 
 
 class Codec(NamedTuple):
@@ -80,7 +80,7 @@ def encode_belief(thing: Any) -> dict[str, Any]:
     Examples
     --------
     >>> encode_belief(priors.Gaussian(var=2.0))
-    {'kind': 'priors.Gaussian', 'mean': array(0.), 'var': array(2.)}
+    {'@': 'priors.Gaussian', 'mean': array(0.), 'var': array(2.)}
     """
     name = _name_of(type(thing))
     fields = _codecs[name].encode(thing)
@@ -122,7 +122,7 @@ def decoded_tree(value: Any) -> Any:
 
 def _encoded(value: Any, where: str) -> Any:
     if isinstance(value, dict):
-        if KIND in value and not isinstance(value[KIND], (bool, int, float)):
+        if KIND in value:
             raise InvalidInput(f"{where}: has the key {KIND!r}, which marks beliefs; rename it")
         return {key: _encoded(item, f"{where}.{key}") for key, item in value.items()}
     if isinstance(value, (list, tuple)):

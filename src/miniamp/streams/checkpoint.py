@@ -133,6 +133,8 @@ def _keep(place: Path) -> None:
         with spare.open("rb+") as file:
             os.fsync(file.fileno())
     spare.replace(previous_of(place))
+    # After a kill between the two renames both names stand for one file; renaming then does nothing.
+    spare.unlink(missing_ok=True)
 
 
 def _sweep(place: Path) -> None:

@@ -15,7 +15,7 @@ from miniamp import checks
 from miniamp.errors import InvalidInput
 from miniamp.streams.cells import BadCell, parsed
 from miniamp.streams.extras import needed
-from miniamp.streams.pieces import Piece, Table, skipping
+from miniamp.streams.pieces import Piece, Table, refuse_doubles, skipping
 from miniamp.streams.text import line_blocks
 
 #: Recognised by the parser itself; rarer spellings are found later, cell by cell (`cells`).
@@ -65,7 +65,7 @@ class CSV:
     def _tables(self, only: Collection[str] | None) -> Iterator[Piece]:
         row = 0
         with closing(self._open()) as file:
-            blocks = line_blocks(file, self.name, quotes=True)
+            blocks = line_blocks(file, self.name, quotes=True, live=not self.again)
             first = next(blocks, None)
             while first is not None and not first.strip():  # blank lines before the header
                 first = next(blocks, None)
@@ -101,12 +101,7 @@ class CSV:
                 f"{self.name}: the first line holds only numbers, expected the names of the "
                 "columns; write a header line, or pass header=False"
             )
-        for name in cells:
-            if cells.count(name) > 1:
-                raise InvalidInput(
-                    f"{self.name}: the column name {name!r} is there twice; expected different "
-                    "names"
-                )
+        refuse_doubles(cells, self.name)
         return cells
 
     def _parsed(self, block: bytes, names: list[str], delimiter: str, row: int) -> Any:
@@ -161,7 +156,7 @@ def _with_first(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
     if first.strip():
         yield first
     for block in blocks:
-        if block.strip():
+        if not block.isspace():
             yield block
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from miniamp import checks
 from miniamp.errors import InvalidInput
 from miniamp.streams.batch import Block
-from miniamp.streams.cells import BadCell, BadKind, as_numbers, as_texts
+from miniamp.streams.cells import BadCell, BadKind, as_numbers, as_texts, side_by_side
 from miniamp.streams.infer import absent
 from miniamp.streams.pieces import Cells, Matrix, Numbers, Piece, Places, Table, is_sparse
 from miniamp.streams.schema import NUMBER, Schema
@@ -43,9 +43,11 @@ class Encoder:
                     table.origin,
                 )
         numeric = [c.name for c in self.schema.columns if c.kind == NUMBER]
-        X = np.empty((table.rows, len(numeric)), dtype=self.dtype)
-        for j, name in enumerate(numeric):
-            X[:, j] = self._read(as_numbers, first, table.columns[name], name)
+        X = side_by_side([table.columns[name] for name in numeric], self.dtype)
+        if X is None:
+            X = np.empty((table.rows, len(numeric)), dtype=self.dtype)
+            for j, name in enumerate(numeric):
+                X[:, j] = self._read(as_numbers, first, table.columns[name], name)
         texts = {
             c.name: self._read(as_texts, first, table.columns[c.name], c.name)
             for c in self.schema.columns

@@ -9,8 +9,7 @@ import numpy as np
 
 from miniamp.arrays import Given
 from miniamp.streams.arrays import targets_of
-from miniamp.streams.parquet import refuse_doubles
-from miniamp.streams.pieces import Cells, Piece, Table, rows_a_piece, too_short
+from miniamp.streams.pieces import Cells, Piece, Table, refuse_doubles, rows_a_piece, too_short
 
 
 def is_frame(source: object) -> bool:

@@ -14,6 +14,9 @@ from miniamp.streams.cells import BadCell, as_texts, is_text, parsed
 from miniamp.streams.pieces import Cells, Matrix, Piece, Table
 from miniamp.streams.schema import CATEGORY, NUMBER, Column, Schema
 
+#: Cells looked at a time: the first one often tells that a column of a wide table is no category.
+_GLANCE = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
@@ -96,11 +99,12 @@ def _chosen(
         chosen = [name for name in names if name != target]
     else:
         chosen = []
+        there, taken_already = set(names), {target}
         for column in columns:
             name = names[column] if isinstance(column, int) and column < len(names) else column
-            if name not in names:
+            if name not in there:
                 raise absent("columns", str(name), names, source)
-            if name == target or name in chosen:
+            if name in taken_already:
                 raise checks.refuse(
                     "columns",
                     f"{name!r}" + (", which is the target" if name == target else " twice"),
@@ -108,6 +112,7 @@ def _chosen(
                     "remove it",
                 )
             chosen.append(str(name))
+            taken_already.add(str(name))
     if not chosen:
         raise InvalidInput(f"{source}: no column is left as a feature; choose at least one")
     return chosen
@@ -147,11 +152,12 @@ def _all_text(columns: list[Cells]) -> bool:
     for cells in columns:
         if not is_text(cells):
             return False
-        for cell in as_texts(cells):
-            if cell is not None:
-                texts = True
-                if _is_number(cell):
-                    return False
+        for begin in range(0, len(cells), _GLANCE):
+            for cell in as_texts(cells[begin : begin + _GLANCE]):
+                if cell is not None:
+                    texts = True
+                    if _is_number(cell):
+                        return False
     return texts
 
 

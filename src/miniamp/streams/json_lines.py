@@ -40,7 +40,7 @@ class JSONLines:
     def _objects(self) -> Iterator[list[dict[str, Any]]]:
         row = 0
         with closing(self._open()) as file:
-            for block in line_blocks(file, self.name):
+            for block in line_blocks(file, self.name, live=not self.again):
                 objects = []
                 for line in block.splitlines():
                     if line.strip():

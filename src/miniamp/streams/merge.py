@@ -70,8 +70,8 @@ def merge(a: Posterior, b: Posterior) -> Posterior:
         )
     warnings.warn(
         "merged posteriors forget what the two streams say together: expect a larger error (by a "
-        "third, or twice as large with sparse coefficients) than from one posterior that absorbs both "
-        "in turn",
+        "third, or twice as large with sparse coefficients) than from one posterior that absorbs "
+        "both in turn",
         MergeWarning,
         stacklevel=2,
     )

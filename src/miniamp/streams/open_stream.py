@@ -224,7 +224,7 @@ class Stream:
             return None
         if isinstance(target, int):
             return None
-        return [str(n) for n in names] + ([] if target is None else [target])
+        return frozenset(str(n) for n in names) | ({target} if target is not None else frozenset())
 
     def _recognised(
         self, pieces: Iterator[Piece]

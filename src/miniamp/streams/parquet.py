@@ -8,7 +8,7 @@ from typing import Any
 
 from miniamp.errors import InvalidInput
 from miniamp.streams.extras import needed
-from miniamp.streams.pieces import Piece, Table, rows_a_piece, too_short
+from miniamp.streams.pieces import Piece, Table, refuse_doubles, rows_a_piece, too_short
 
 #: Bytes read from the file at a time for each column.
 BUFFER = 1 << 16
@@ -84,12 +84,3 @@ def table_of(batch: Any, name: str, row: int) -> Table:
     """An Arrow record batch as a table."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     return Table(name, row, batch.num_rows, columns)
-
-
-def refuse_doubles(names: list[str], source: str) -> None:
-    """Refuse column names that occur more than once."""
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidInput(
-                f"{source}: the column name {name!r} is there twice; expected different names"
-            )

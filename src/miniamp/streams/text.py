@@ -12,6 +12,9 @@ from miniamp.errors import InvalidInput
 
 #: Bytes read at a time. Larger blocks gain nothing in speed and cost several times their size.
 BLOCK = 1 << 20
+#: Blocks of wide lines are larger, to hold about this many of them, up to this many bytes.
+LINES = 64
+WIDEST = 1 << 24
 #: A line (or quoted field) longer than this is a file that is no text table.
 LONGEST_LINE = 1 << 26
 
@@ -26,17 +29,21 @@ def opened(path: Path) -> IO[bytes]:
     return cast("IO[bytes]", gzip.open(path, "rb") if packed else path.open("rb"))
 
 
-def line_blocks(file: IO[Any], name: str, *, quotes: bool = False) -> Iterator[bytes]:
+def line_blocks(
+    file: IO[Any], name: str, *, quotes: bool = False, live: bool = False
+) -> Iterator[bytes]:
     r"""Blocks of whole lines, each as soon as the file has some; a final line may lack its end.
 
     Parameters
     ----------
     file : binary file
-        Read to its end. From a pipe, what has arrived is passed on without waiting for more.
+        Read to its end.
     name : str
         For messages.
     quotes : bool
         Whether a line end between double quotes belongs to the field (CSV).
+    live : bool
+        For a pipe: what has arrived is passed on without waiting for more.
 
     Examples
     --------
@@ -44,18 +51,21 @@ def line_blocks(file: IO[Any], name: str, *, quotes: bool = False) -> Iterator[b
     >>> list(line_blocks(io.BytesIO(b'a,b\n1,"x\ny"\n2,z'), "data", quotes=True))
     [b'a,b\n1,"x\ny"\n', b'2,z']
     """
-    read = getattr(file, "read1", file.read)
+    read = getattr(file, "read1", file.read) if live else file.read
     rest = b""
     begun = False
+    size = BLOCK
     while True:
         try:
-            fresh = read(BLOCK)
+            fresh = read(size)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise InvalidInput(
                 f"{name}: the gzip file is damaged or cut short ({error}); fetch it again"
             ) from None
         if not begun and fresh:
             fresh, begun = _without_mark(fresh, name), True
+            # Each of many columns has its cost a block, so wide lines are read more at a time.
+            size = max(BLOCK, min(WIDEST, BLOCK * LINES // (fresh.count(b"\n") + 1)))
         if not fresh:
             break
         block = rest + fresh
@@ -68,7 +78,7 @@ def line_blocks(file: IO[Any], name: str, *, quotes: bool = False) -> Iterator[b
                 f"{name}: a line is longer than {LONGEST_LINE >> 20} MB, expected a text table; "
                 "check that quotes are closed and that this is the right file"
             )
-    if rest.strip():
+    if rest and not rest.isspace():
         yield rest
 
 
