@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from miniamp.arrays import Array
+from miniamp.arrays import Array, ArrayOrFloat
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt
 
@@ -19,6 +19,8 @@ PINNED = 1e-12
 TINY = 1e-100
 #: The smallest precision of a site, relative to its field: it changes a variance by a millionth.
 LOOSE = 1e-6
+#: How far out, in standard deviations, a prior is taken to show its tail.
+FAR = 40.0
 #: The least variance of a row, in units of its noise: that of rounding.
 ROUNDING = 1e-14
 #: The field of no rows.
@@ -98,10 +100,8 @@ class Sites(NamedTuple):
     linear: Array  #: (N,)
     held: int = 0  #: how many could not take the variance they were to have
 
-    def towards(self, other: Sites, step: float) -> Sites:
+    def towards(self, other: Sites, step: ArrayOrFloat) -> Sites:
         """A step in natural parameters, which keeps precisions positive."""
-        if step == 1.0:
-            return other
         return Sites(
             (1.0 - step) * self.precision + step * other.precision,
             (1.0 - step) * self.linear + step * other.linear,
@@ -109,26 +109,40 @@ class Sites(NamedTuple):
         )
 
 
-def match(moments: Moments, field: Tilt) -> Sites:
-    """The sites that, with the field, have these means and variances.
+def match(belief: Posterior, field: Tilt) -> tuple[Moments, Sites]:
+    """Moments of the belief under the field of its rows, and the sites that give them.
 
-    A belief that is wider than its field alone (a coefficient about to turn from zero to non-zero)
-    would need a negative precision, under which other coefficients' cavities may stop being
-    Gaussians. Such a site keeps the mean, takes the smallest precision, and is counted in `held`.
+    `belief` is its prior and tilt alone, without remembered rows. A coefficient that is wider than
+    its field alone (undecided between zero and not) would need a negative precision, under which
+    the cavities of others may stop being Gaussians. Its site keeps the mean, takes the precision
+    that the prior has far from its centre, and is counted in `held`: for a spike and slab that is
+    the slab's, so that no two coefficients that stand for each other can run away together.
     """
+    moments = belief.tilted(field).moments
     c = np.broadcast_to(field.A, moments.mean.shape)
     with np.errstate(divide="ignore"):
         finest = np.maximum(np.where(c > 0.0, PINNED / c, 0.0), TINY)
     precision = 1.0 / np.maximum(moments.var, finest) - c
     held = precision < LOOSE * c
-    precision = np.where(held, LOOSE * c, precision)
-    return Sites(precision, (c + precision) * moments.mean - field.B, int(held.sum()))
+    if held.any():
+        precision = np.where(held, np.clip(tail_precision(belief, field), LOOSE * c, c), precision)
+    sites = Sites(precision, (c + precision) * moments.mean - field.B, int(held.sum()))
+    return moments, sites
+
+
+def tail_precision(belief: Posterior, field: Tilt) -> Array:
+    """The precision of prior and tilt far out, at a field FAR from all that they expect."""
+    total = belief.tilt + field
+    far = np.abs(total.B) + FAR * np.sqrt(total.A + 1.0 / np.maximum(belief.var, TINY))
+    _, var = belief.prior.moments(total.A, np.where(total.B < 0.0, -far, far))
+    return np.asarray(1.0 / np.maximum(var, TINY) - field.A)
 
 
 def sites_of(belief: Posterior) -> Sites:
     """The sites behind a belief: its prior and tilt as Gaussians, one a coefficient."""
     remembered = belief.remembered
-    return match(belief.moments, NOTHING if remembered is None else remembered.field)
+    nothing = Tilt(np.zeros(belief.size), np.zeros(belief.size))
+    return match(belief.remembering(None), remembered.field if remembered else nothing)[1]
 
 
 def row_variance(belief: Posterior, rows: Array) -> Array:

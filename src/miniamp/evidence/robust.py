@@ -130,20 +130,21 @@ class RobustBatch(DrawnRows):
             R, t, joint, _ = self._solved(belief, memory)
         except np.linalg.LinAlgError:  # beyond working precision: absorb says so by name
             return Step(NOTHING, estimate, memory, change=np.nan, health=np.nan, solver="robust")
-        new = belief.remembering(None).tilted(joint.field).moments
-        sites = match(new, joint.field)
+        new, sites = match(belief.remembering(None), joint.field)
         omega, V = self._left_out(R, t, joint, memory.rows)
         g, curvature = self.channel.output(self.y, omega, V)
         rows = memory.rows if memory.fixed else _matched_rows(memory.rows, omega, V, g, curvature)
         residual = max(_mismatch(new, sites, joint), _row_mismatch(memory.rows, omega, V, g))
         grown = residual < memory.residual
         step = min(1.0, GROWTH * memory.step) if grown else max(SHORTEST, memory.step / 2.0)
+        # An undecided coefficient answers its field by more than it was given: field.A var > 1. Two
+        # that stand for each other would swing, so its step is shorter by that gain.
         waited = 0 if residual < 0.9 * memory.best else memory.waited + 1
         return Step(
             tilt=joint.field,
             estimate=new,
             memory=_State(
-                memory.sites.towards(sites, step),
+                memory.sites.towards(sites, step / np.maximum(1.0, joint.field.A * new.var)),
                 _Rows(*(_mix(a, b, step) for a, b in zip(memory.rows, rows, strict=True))),
                 memory.fixed,
                 step,
