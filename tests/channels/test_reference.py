@@ -38,6 +38,7 @@ def compare(channel, y, omega, V, expected, rtol=1e-10):
         (-20.0, 30.0, -60.0, 80.0),
         (20.0, 30.0, -60.0, 90.0),  # nearly certain
         (-300.0, 1e4, -120.0, 1000.0),  # an edge a hundred times sharper than N(omega, V)
+        (300.0, 1e4, -900.0, 1500.0),
         (-1000.0, 1e4, -120.0, 900.0),  # ten deviations from it
     ],
 )

@@ -40,7 +40,7 @@ class Numerical(Channel):
 
     Notes
     -----
-    About a hundred times slower than a channel with formulas of its own. -dg may be negative where
+    About ten times slower than `Logistic`. -dg may be negative where
     the likelihood is not log-concave (see `StudentT`).
 
     Examples

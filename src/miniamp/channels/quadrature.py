@@ -23,8 +23,9 @@ from miniamp.arrays import Array
 
 #: What lies below exp(-DROP) of the largest value is left out: 3e-20.
 DROP = 45.0
-#: Nodes of the trapezoidal rule. 64 give 1e-10 at the hardest points tried, 96 rounding.
-NODES = 96
+#: Nodes of the trapezoidal rule. At the hardest point tried (a logistic edge three deviations off,
+#: V = 1e4) the relative error is 1e-4 with 64, 4e-9 with 96, 9e-12 with 112.
+NODES = 112
 #: V that stands for none. An average over so narrow a Gaussian is the value at its centre to
 #: rounding, and the formulas below have no 1/V left in them there.
 V_FLOOR = 1e-30
