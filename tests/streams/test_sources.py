@@ -376,3 +376,35 @@ def test_quoted_cells_may_hold_delimiters_quotes_and_line_ends(write):
     assert stream.feature_names == ("n", 'text=a, "b"\nc0', 'text=a, "b"\nc1')
     np.testing.assert_array_equal(X[:, 0], np.arange(30_000.0))
     np.testing.assert_array_equal(X[:, 1], np.arange(30_000) % 2 == 0)
+
+
+def test_true_and_false_are_numbers_from_every_source(write):
+    """A column of booleans is 0 and 1, as a feature and as a target."""
+    frame = pd.DataFrame({"a": [True, False], "y": [False, True]})
+    jsonl = write("t.jsonl", '{"a": true, "y": false}\n{"a": false, "y": true}\n')
+    pairs = [({"a": True}, False), ({"a": np.False_}, np.True_)]
+    for source in (frame, jsonl, pa.Table.from_pandas(frame), frame.to_dict("records"), pairs):
+        (batch,) = open_stream(source, None if source is pairs else "y", 2)
+        assert batch.X.tolist() == [[1.0], [0.0]]
+        assert batch.y.tolist() == [0.0, 1.0]
+
+
+def test_the_number_of_rows_is_told_where_it_is_known(frame, tmp_path):
+    for make in (parquet, parquet_folder, pandas_frame, arrow_table):
+        folder = tmp_path / make.__name__
+        folder.mkdir()
+        assert open_stream(make(frame, folder), "y", K).rows == len(frame)
+    assert open_stream(frame.to_dict("records"), "y", K).rows is None
+    assert open_stream(list_of_csv(frame, tmp_path), "y", K).rows is None
+
+
+def test_wide_tables_are_read_exactly(tmp_path):
+    """3000 columns: a few lines a block, all columns converted at once."""
+    X = np.random.default_rng(1).normal(size=(90, 3000))
+    frame = pd.DataFrame(X, columns=[f"f{j}" for j in range(3000)])
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    for name in ("t.csv", "t.parquet"):
+        got, y = joined(list(open_stream(tmp_path / name, "f7", 40)))
+        np.testing.assert_array_equal(got, np.delete(X, 7, axis=1))
+        np.testing.assert_array_equal(y, X[:, 7])

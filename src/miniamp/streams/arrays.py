@@ -41,6 +41,10 @@ class Arrays:
         self._X = matrix_of(X, "source")
         self._y = None if y is None else targets_of(y, self._X.shape[0])
 
+    def count(self) -> int:
+        """The number of rows."""
+        return int(self._X.shape[0])
+
     def pieces(self, start: int, only: Collection[str] | None) -> Iterator[Piece]:
         """The rows from number `start` on, as views."""
         return skipping(self._matrices(start), 0, self.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,27 @@ def is_text(cells: Cells) -> bool:
         or types.is_string_view(kind)
         or types.is_null(kind)
     )
+
+
+def first_texts(cells: Cells) -> Iterator[str | bool]:
+    """Cell by cell of a column that came as text or objects: True for a number, else its text.
+
+    Missing ones are left out. Lazy: the first cell of a wide table often settles the matter.
+    """
+    for begin in range(0, len(cells), 16):
+        part = cells[begin : begin + 16]
+        raw = part.tolist() if isinstance(part, np.ndarray) else part.to_pylist()
+        for cell, text in zip(raw, as_texts(part), strict=True):
+            if text is not None:
+                yield True if _is_number(cell) else text
+
+
+def _is_number(cell: Any) -> bool:
+    try:
+        parsed(cell)
+    except BadCell:
+        return False
+    return True
 
 
 def as_numbers(cells: Cells) -> Array:
@@ -122,7 +144,7 @@ def _parsed(cells: NDArray[Any]) -> Array:
 
 def parsed(cell: Any, index: int = 0) -> float:
     """One cell as a float, NaN if missing, BadCell if it is neither."""
-    if isinstance(cell, (float, int)):
+    if isinstance(cell, (float, int, np.number, np.bool_)):
         return float(cell)
     if cell is None:
         return math.nan

@@ -133,7 +133,7 @@ def _keep(place: Path) -> None:
         with spare.open("rb+") as file:
             os.fsync(file.fileno())
     spare.replace(previous_of(place))
-    # After a kill between the two renames both names stand for one file; renaming then does nothing.
+    # After a kill between the two renames both names stand for one file, and renaming is idle.
     spare.unlink(missing_ok=True)
 
 

@@ -19,7 +19,7 @@ from miniamp.streams.json_lines import JSONLines
 from miniamp.streams.libsvm import LIBSVM
 from miniamp.streams.numpy_files import NPY, npz_source
 from miniamp.streams.parquet import Parquet
-from miniamp.streams.pieces import Piece, Source, too_short
+from miniamp.streams.pieces import Piece, Source, row_count, too_short
 
 _BY_ENDING = {
     ".csv": "csv",
@@ -68,15 +68,20 @@ class Files:
         self._sources = sources
         self.name = name
 
+    def count(self) -> int | None:
+        """The number of rows of all, if each can tell."""
+        counts = [row_count(source) for source in self._sources]
+        return None if None in counts else sum(rows for rows in counts if rows is not None)
+
     def pieces(self, start: int, only: Collection[str] | None) -> Iterator[Piece]:
         """The rows from number `start` on; files before it are skipped if they tell their size."""
         left = start
         for source in self._sources:
-            count = getattr(source, "count", None)
-            if left and count is not None and left >= (rows := count()):
+            rows = row_count(source) if left else None
+            if rows is not None and left >= rows:
                 left -= rows
                 continue
-            if left and count is not None:
+            if rows is not None:
                 yield from source.pieces(left, only)
                 left = 0
                 continue

@@ -44,6 +44,10 @@ class Frame:
         self._rows = int(frame.num_rows if _library(frame) == "pyarrow" else frame.shape[0])
         self._y = None if y is None else targets_of(y, self._rows)
 
+    def count(self) -> int:
+        """The number of rows."""
+        return self._rows
+
     def pieces(self, start: int, only: Collection[str] | None) -> Iterator[Piece]:
         """The rows from number `start` on."""
         if start > self._rows:

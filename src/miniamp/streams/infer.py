@@ -10,12 +10,9 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.errors import InvalidInput
-from miniamp.streams.cells import BadCell, as_texts, is_text, parsed
+from miniamp.streams.cells import first_texts, is_text
 from miniamp.streams.pieces import Cells, Matrix, Piece, Table
 from miniamp.streams.schema import CATEGORY, NUMBER, Column, Schema
-
-#: Cells looked at a time: the first one often tells that a column of a wide table is no category.
-_GLANCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +149,10 @@ def _all_text(columns: list[Cells]) -> bool:
     for cells in columns:
         if not is_text(cells):
             return False
-        for begin in range(0, len(cells), _GLANCE):
-            for cell in as_texts(cells[begin : begin + _GLANCE]):
-                if cell is not None:
-                    texts = True
-                    if _is_number(cell):
-                        return False
+        for found in first_texts(cells):
+            if found is True:
+                return False
+            texts = True
     return texts
 
 
@@ -165,17 +160,8 @@ def _labels(columns: list[Cells], labels: bool | str) -> bool:
     if isinstance(labels, bool):
         return labels
     return any(
-        is_text(cells) and any(c is not None and not _is_number(c) for c in as_texts(cells))
-        for cells in columns
+        is_text(cells) and any(f is not True for f in first_texts(cells)) for cells in columns
     )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        parsed(text)
-    except BadCell:
-        return False
-    return True
 
 
 def taken(pieces: list[Piece], rows: int) -> list[Piece]:

@@ -16,7 +16,7 @@ from miniamp.streams.batch import Batch
 from miniamp.streams.categories import features, with_vocabulary
 from miniamp.streams.encode import Encoder
 from miniamp.streams.infer import Wishes, aimed, inferred, taken
-from miniamp.streams.pieces import Piece, Places, Source, is_sparse
+from miniamp.streams.pieces import Piece, Places, Source, is_sparse, row_count
 from miniamp.streams.rebatch import rebatch
 from miniamp.streams.schema import Schema, checked_schema
 from miniamp.streams.sources import source_of
@@ -168,6 +168,11 @@ class Stream:
     def target(self) -> str | int | None:
         """The name of the column to predict, None where there is none or it was given apart."""
         return self.schema.target
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows the source has, dropped ones included; None if it cannot tell."""
+        return row_count(self.source)
 
     def __iter__(self) -> Iterator[Batch]:
         if self._begun is None:

@@ -110,6 +110,12 @@ class Source(Protocol):
         """The rows from number `start` on; of a table, at least the columns `only`."""
 
 
+def row_count(source: Source) -> int | None:
+    """How many rows a source has, where it can tell without reading them."""
+    count = getattr(source, "count", None)
+    return None if count is None else count()
+
+
 def skipping(pieces: Iterable[Piece], start: int, name: str) -> Iterator[Piece]:
     """The pieces without their first `start` rows."""
     left = start
