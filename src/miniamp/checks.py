@@ -7,8 +7,10 @@ is checked again.
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from miniamp.arrays import Array, Given
 from miniamp.errors import InvalidInput, InvalidType
@@ -35,18 +37,27 @@ def count(name: str, value: Given, least: int = 1) -> int:
 
 def numeric(name: str, value: Given) -> Array:
     """`value` as a float64 array of any shape, all finite."""
+    given = array_of(name, value)
+    # NumPy would drop imaginary parts, count dates and read digits: none of it is meant.
+    if given.dtype.kind in "cmMSU":
+        raise _not_real(name, value)
     try:
-        array = np.asarray(value, dtype=np.float64)
+        array: Array = given.astype(np.float64, copy=False)
     except (TypeError, ValueError):
-        raise InvalidType(
-            f"{name}: got {_describe(value)}, expected real numbers; "
-            "convert text, categories or complex numbers to floats first"
-        ) from None
+        raise _not_real(name, value) from None
     if not np.isfinite(array).all():
         raise refuse(
             name, _first_bad(array), "finite numbers", "drop or fill missing and infinite values"
         )
     return array
+
+
+def array_of(name: str, value: Given) -> NDArray[Any]:
+    """`value` as an array of whatever kind it is; ragged lists are none."""
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError):
+        raise _not_real(name, value) from None
 
 
 def number(
@@ -151,6 +162,13 @@ def generator(name: str, value: Given) -> np.random.Generator:
             f"{name}: got {value!r}, expected a numpy.random.Generator or an integer seed; "
             "make one with numpy.random.default_rng(0)"
         ) from None
+
+
+def _not_real(name: str, value: object) -> InvalidType:
+    return InvalidType(
+        f"{name}: got {_describe(value)}, expected real numbers; "
+        "convert text, dates, categories or complex numbers to floats first"
+    )
 
 
 def _describe(value: object) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from miniamp import checks
 from miniamp.arrays import Given
 from miniamp.designs.base import Design
 from miniamp.designs.dense import Dense
@@ -28,5 +27,5 @@ def as_design(Phi: Given) -> Design:
         return Phi
     if is_sparse(Phi):
         return Sparse(Phi)
-    array = np.asarray(Phi)
+    array = checks.array_of("Phi", Phi)
     return Fused(array) if array.size >= WORTH_COMPILING and sweepable(array) else Dense(array)

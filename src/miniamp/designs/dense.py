@@ -92,7 +92,7 @@ class Dense(Design):
 
 def checked_matrix(Phi: Given) -> NDArray[np.float64] | NDArray[np.float32]:
     """`Phi` as a finite two-dimensional array with at least one row and column."""
-    array = np.asarray(Phi)
+    array = checks.array_of("Phi", Phi)
     if array.dtype.kind in "iub":
         array = array.astype(np.float64)
     if array.dtype not in (np.float64, np.float32):
