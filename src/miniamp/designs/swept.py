@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.designs import threads
@@ -43,6 +44,7 @@ class Swept(Design):
         rows = self.shape[0]
         squares, x, v, y = np.ndim(v) == 1, _flat(x), _flat(v), _flat(y)
         before = _flat(np.zeros(rows) if memory is None else memory)
+        self._check(columns=(x, v) if squares else (x,), rows=(y, before))
         g, answer = np.empty(rows), np.empty(rows)
 
         def share(part: slice) -> tuple[Array, Array]:
@@ -110,6 +112,15 @@ class Swept(Design):
         )  # fmt: skip
         return None
 
+    def _check(self, columns: tuple[Array, ...], rows: tuple[Array, ...]) -> None:
+        """Refuse vectors of a wrong length: compiled code would read beyond their end."""
+        for vectors, size in ((rows, self.shape[0]), (columns, self.shape[1])):
+            for vector in vectors:
+                if len(vector) != size:
+                    raise checks.refuse(
+                        "x, v, y", f"a vector of {len(vector)}", f"{size}", "match the shape of Phi"
+                    )
+
     def _blocks(self, rows: int) -> list[slice]:
         """Blocks that fit the cache, by what a row takes on average."""
         return row_blocks(rows, max(1, self.nbytes // (8 * self.shape[0])))
@@ -117,6 +128,7 @@ class Swept(Design):
     def forecast(self, x: Array, v: Array) -> tuple[Array, Array]:
         mean, var = np.empty(self.shape[0]), np.empty(self.shape[0])
         x, v = _flat(x), _flat(v)
+        self._check(columns=(x, v), rows=())
 
         def share(part: slice) -> None:
             self._kernels.forth_squares(*self._rows(part), x, v, mean[part], var[part])

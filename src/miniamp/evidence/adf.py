@@ -57,10 +57,11 @@ def adf(belief: Posterior, Phi: Given, y: Given, channel: Channel) -> tuple[Post
     before = belief.total
     running = private(before, belief.moments)
     answers = Answers(np.empty(len(y)), np.empty(len(y)))
-    design.online(running, y, channel, belief.prior, answers)
     moments = Moments(running.mean, running.var)
-    change = relative_change(moments, belief.moments)
-    figure = health(float(np.mean(np.square(answers.g))), float(np.mean(answers.curvature)))
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused just below
+        design.online(running, y, channel, belief.prior, answers)
+        change = relative_change(moments, belief.moments)
+        figure = health(float(np.mean(np.square(answers.g))), float(np.mean(answers.curvature)))
     if not np.isfinite(change):
         raise IllBatch(
             "evidence: the estimate is no longer finite; the belief is unchanged. Look for rows of "

@@ -183,4 +183,6 @@ def forecast(belief: Posterior, Phi: Given, channel: Channel) -> tuple[Array, Ar
     >>> forecast(Posterior(priors.Gaussian(), 2), np.eye(2), channels.Gaussian(var=1.0))
     (array([0., 0.]), array([2., 2.]))
     """
-    return checked_channel(channel).predict(*project(belief, as_design(Phi)))
+    design = as_design(Phi)
+    check_columns(design, belief)
+    return checked_channel(channel).predict(*project(belief, design))
