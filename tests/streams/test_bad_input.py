@@ -46,6 +46,8 @@ def refused(source, *parts, target="y", k=2, kind=InvalidInput, **options):
         ("a,y\nabc,1\n1,2\n", ["row 1", "column 'a'", "'abc'"]),
         ("a,y\n1,2\n3,4\n,5\n", ["row 3", "column 'a'", "missing", "missing='mean'"]),
         ("a,y\n1,2\n3,4\n6,NA\n", ["row 3", "target 'y'", "missing='drop'"]),
+        ('a,y\n1,2\n3,"4\n5,6\n', ["never closed", "3,"]),
+        ("a,y\r1,2\r", ["carriage returns"]),
         ("a,y\n1,2\ninf,4\n", ["row 2", "column 'a'", "finite"]),
         ("a,y\n1,2\n1,-inf\n", ["row 2", "column 'y'", "finite"]),
         ("a,y\n1,2\n1e999,1\n", ["row 2", "column 'a'", "finite"]),
@@ -97,6 +99,7 @@ def test_json_lines(text, parts, write):
     ("text", "parts"),
     [
         ("1 1:2\nx 1:2\n", ["row 2", "'x'"]),
+        ("1\n2\n", ["no row has an index:value pair"]),
         ("1 1:2\n1 1:z\n", ["row 2", "1:z"]),
         ("1 1:2\n1 2:1 1:3\n", ["row 2", "ascend"]),
         ("1 1:2\n1 1:2 q:3\n", ["row 2", "q:3"]),
@@ -242,3 +245,12 @@ def test_options_of_other_formats(write):
     refused(path, "format", "'xml'", format="xml")
     refused(path, "delimiter", delimiter=";;")
     refused(path, "target", "name the column", target=np.ones(3))
+
+
+def test_a_schema_of_another_kind_of_source(frame):
+    array = open_stream(np.ones((2, 3)), None, 1).schema
+    refused(frame, "named columns", "plain array of 3 columns", target=None, schema=array)
+    table = open_stream(frame, "y", 1).schema
+    refused(np.ones((2, 3)), "without column names", "a, n", target=None, schema=table)
+    state = next(iter(open_stream(frame, "y", 1))).state()
+    refused(frame.drop(columns="b"), "has no column 'b'", resume=state)

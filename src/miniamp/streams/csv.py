@@ -93,6 +93,10 @@ class CSV:
             raise InvalidInput(
                 f"{self.name}: the first line is not UTF-8 text; convert the file to UTF-8"
             ) from None
+        if "\r" in text.rstrip("\r\n") and '"' not in text:
+            raise InvalidInput(
+                f"{self.name}: lines end with carriage returns alone; convert the line ends first"
+            )
         cells = [cell.strip() for cell in next(standard_csv.reader([text], delimiter=delimiter))]
         if not self._header:
             return [f"x{j}" for j in range(len(cells))]

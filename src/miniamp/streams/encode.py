@@ -11,7 +11,6 @@ from miniamp import checks
 from miniamp.errors import InvalidInput
 from miniamp.streams.batch import Block
 from miniamp.streams.cells import BadCell, BadKind, as_numbers, as_texts, side_by_side
-from miniamp.streams.infer import absent
 from miniamp.streams.pieces import Cells, Matrix, Numbers, Piece, Places, Table, is_sparse
 from miniamp.streams.schema import NUMBER, Schema
 
@@ -34,13 +33,18 @@ class Encoder:
 
     def _of_table(self, first: int, numbers: NDArray[np.int64], table: Table) -> Block:
         target = self.schema.target
+        if not self.schema.columns:
+            raise checks.refuse(
+                table.origin,
+                "named columns",
+                f"a plain array of {self.schema.width} columns as in the schema",
+                "give the rows as an array",
+            )
         for name in (*(c.name for c in self.schema.columns), *([] if target is None else [target])):
             if name not in table.columns:
-                raise absent(
-                    "target" if name == target else "columns",
-                    str(name),
-                    table.columns.keys(),
-                    table.origin,
+                raise InvalidInput(
+                    f"{table.origin}: has no column {name!r}, expected the same columns as before; "
+                    "add it, or leave it out from the start with columns=[...]"
                 )
         numeric = [c.name for c in self.schema.columns if c.kind == NUMBER]
         X = side_by_side([table.columns[name] for name in numeric], self.dtype)

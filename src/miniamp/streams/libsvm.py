@@ -46,6 +46,10 @@ class LIBSVM:
             least, most = self._range()
         self._base = 0 if zero_based is True or (zero_based == "auto" and least == 0) else 1
         self.n_features = most + 1 - self._base if n_features is None else n_features
+        if self.n_features < 1:
+            raise InvalidInput(
+                f"{self.name}: no row has an index:value pair; check the file, or pass n_features="
+            )
 
     def pieces(self, start: int, only: Collection[str] | None) -> Iterator[Piece]:
         """The rows from number `start` on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,7 @@ def open_stream(
     means = None
     if resume is not None:
         begin, known, means = _resumed(resume)
-    named = target if isinstance(target, (str, int)) and not isinstance(target, bool) else None
+    named = _column_name(target)
     wishes = Wishes(
         target=named,
         columns=_listed("columns", columns),
@@ -266,12 +267,21 @@ def _resumed(state: Mapping[str, Any]) -> tuple[int, Schema, dict[str, Any] | No
     return checks.count("resume: position", position, least=0), known, means
 
 
+def _column_name(target: Given) -> str | int | None:
+    """The target where it is a column's name or number; None where it is none, or the targets."""
+    if isinstance(target, bool):
+        return None
+    if isinstance(target, Integral):
+        return int(target)
+    return target if isinstance(target, str) else None
+
+
 def _listed(name: str, given: Any) -> tuple[Any, ...] | None:
     if given is None:
         return None
     if isinstance(given, (str, int)):
         raise InvalidType(f"{name}: got {given!r}, expected a list of columns; write [{given!r}]")
-    return tuple(given)
+    return tuple(int(c) if isinstance(c, Integral) else c for c in given)
 
 
 def _checked_dtype(dtype: Given) -> np.dtype[Any]:

@@ -21,9 +21,9 @@ Cells: TypeAlias = Any
 #: A block of numbers: a dense (k, N) array or a scipy CSR array of that shape.
 Numbers: TypeAlias = Any
 
-#: About this many numbers are read at a time: 8 MB of float64, small beside any interpreter and
+#: About this many numbers are read at a time: 4 MB of float64, small beside any interpreter and
 #: large beside the cost of a call.
-PIECE = 1 << 20
+PIECE = 1 << 19
 
 
 def is_sparse(X: Any) -> bool:

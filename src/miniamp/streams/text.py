@@ -78,6 +78,11 @@ def line_blocks(
                 f"{name}: a line is longer than {LONGEST_LINE >> 20} MB, expected a text table; "
                 "check that quotes are closed and that this is the right file"
             )
+    if quotes and rest.count(b'"') % 2:
+        raise InvalidInput(
+            f"{name}: a cell opens with a quote that is never closed, in or after the line "
+            f"{rest.splitlines()[0].decode(errors='replace')!r:.60}; close it or double it"
+        )
     if rest and not rest.isspace():
         yield rest
 
