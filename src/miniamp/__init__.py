@@ -1,6 +1,6 @@
 """Streaming Bayesian inference by mini-batch approximate message passing."""
 
-from miniamp import channels, datasets, designs, errors, evidence, priors, theory
+from miniamp import channels, datasets, designs, errors, evidence, learning, priors, theory
 from miniamp.absorb import Info, Stop, absorb, stream
 from miniamp.posterior import Posterior
 from miniamp.tilt import Tilt
@@ -18,6 +18,7 @@ __all__ = [
     "designs",
     "errors",
     "evidence",
+    "learning",
     "priors",
     "stream",
     "theory",

@@ -120,7 +120,14 @@ class Info:
     reason: str = ""
 
 
-def absorb(belief: Belief, evidence: Evidence, stop: Stop | None = None) -> tuple[Belief, Info]:
+def absorb(
+    belief: Belief,
+    evidence: Evidence,
+    stop: Stop | None = None,
+    *,
+    forget: float = 1.0,
+    half_life: float | None = None,
+) -> tuple[Belief, Info]:
     """The belief after `evidence`, and how it got there; the given belief stays as it is.
 
     Bayes' rule on a stream (`eq:bayes_rule`) within factorised beliefs: Algorithm 1 for a batch of
@@ -134,6 +141,10 @@ def absorb(belief: Belief, evidence: Evidence, stop: Stop | None = None) -> tupl
         What is new; see `miniamp.evidence`.
     stop : Stop, optional
         When to stop iterating.
+    forget : float, optional
+        For drifting streams: what is known so far counts this many times, 0 < forget <= 1.
+    half_life : float, optional
+        The same in words: after so many rows an observation counts half.
 
     Raises
     ------
@@ -160,6 +171,9 @@ def absorb(belief: Belief, evidence: Evidence, stop: Stop | None = None) -> tupl
             f"evidence: got {type(evidence).__name__}, expected evidence; "
             "wrap the rows as evidence.Batch(Phi, y, channel)"
         )
+    factor = _remaining(forget, half_life, evidence.rows)
+    if factor < 1.0:
+        belief = belief.scaled(factor)  # type: ignore[attr-defined]  # every belief that can forget
     new, info = _iterate(belief, evidence, stop)
     if _sound(info, evidence.rows):
         return new, info
@@ -182,7 +196,12 @@ def absorb(belief: Belief, evidence: Evidence, stop: Stop | None = None) -> tupl
 
 
 def stream(
-    belief: Belief, evidences: Iterable[Evidence], stop: Stop | None = None
+    belief: Belief,
+    evidences: Iterable[Evidence],
+    stop: Stop | None = None,
+    *,
+    forget: float = 1.0,
+    half_life: float | None = None,
 ) -> Iterator[tuple[Belief, Info]]:
     """Belief and info after each piece of evidence, lazily, holding one piece at a time.
 
@@ -207,7 +226,7 @@ def stream(
     k = 0
     for evidence in evidences:
         try:
-            belief, info = absorb(belief, evidence, stop)
+            belief, info = absorb(belief, evidence, stop, forget=forget, half_life=half_life)
         except IllBatch as error:
             raise IllBatch(
                 f"batch {k}: {error}", health=error.health, iteration=error.iteration, batch=k
@@ -215,6 +234,16 @@ def stream(
         del evidence  # the source may need its room for the next one (enumerate would keep it)
         k += 1  # noqa: SIM113
         yield belief, info
+
+
+def _remaining(forget: float, half_life: float | None, rows: int) -> float:
+    """How much of what is known still counts when `rows` new observations come."""
+    factor = checks.number("forget", forget, above=0.0, most=1.0)
+    if half_life is None:
+        return factor
+    if factor < 1.0:
+        raise checks.refuse("half_life", half_life, "None beside forget", "give one of the two")
+    return float(0.5 ** (rows / checks.number("half_life", half_life, above=0.0)))
 
 
 def _iterate(

@@ -27,6 +27,7 @@ from miniamp.evidence.joint import (
     squared,
 )
 from miniamp.posterior import Moments, Posterior
+from miniamp.tilt import Tilt
 
 #: A row is at least this noisy, relative to what was not known of it: rows without noise would make
 #: the stack's Gram matrix singular to working precision.
@@ -64,6 +65,7 @@ class _State(NamedTuple):
     best: float = np.inf  #: the smallest residual so far
     waited: int = 0  #: iterations since it was last bettered
     solution: tuple[Array, Array, Joint, Sites] | None = None  #: the last one, with its rows
+    seen: _Rows | None = None  #: the rows' sites in it
 
 
 class RobustBatch(DrawnRows):
@@ -152,6 +154,7 @@ class RobustBatch(DrawnRows):
                 residual if waited == 0 else memory.best,
                 waited,
                 (R, t, joint, memory.sites),
+                memory.rows,
             ),
             change=relative_change(new, estimate),
             health=health(float(np.mean(np.square(g))), float(np.mean(curvature))),
@@ -163,6 +166,14 @@ class RobustBatch(DrawnRows):
 
     def conclude(self, belief: Posterior, step: Step) -> Posterior:
         return compressed(belief, *step.memory.solution)
+
+    def total(self, belief: Posterior, step: Step) -> Tilt:
+        field: Tilt = step.tilt  # of all rows, the remembered ones among them
+        return belief.tilt + field
+
+    def cavity(self, step: Step) -> tuple[Array, Array]:
+        R, t, joint, _ = step.memory.solution
+        return self._left_out(R, t, joint, step.memory.seen)
 
     def diagnosis(self) -> str:
         return explain(self.design.diagnosis())

@@ -18,6 +18,7 @@ from miniamp.priors.rows import (
     SparseRows,
 )
 from miniamp.priors.sparse_non_negative import SparseNonNegative
+from miniamp.priors.with_intercept import WithIntercept
 
 __all__ = [
     "Discrete",
@@ -36,4 +37,5 @@ __all__ = [
     "ScalarPrior",
     "SparseNonNegative",
     "SparseRows",
+    "WithIntercept",
 ]

@@ -1,0 +1,124 @@
+"""A frame for features as they come: scales and centres fixed at first sight, and an intercept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from miniamp import checks
+from miniamp.arrays import Array, Given
+from miniamp.designs.dense import checked_matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Where each feature's zero and unit are, fixed when the feature is first seen to vary.
+
+    A stream cannot be standardised: its means and scales are only known at the end. It need not be.
+    Any fixed change of zero and unit is a change of coordinates under which a belief stays valid
+    for ever, and that of the first batch brings features of wildly different scales into one range;
+    what the first batch gets wrong by a factor, the solver and the learned prior put right. A
+    feature that has been constant has told nothing, so its unit can still be chosen when it first
+    varies.
+
+    A feature that is mostly zero keeps its zero (sparse rows stay sparse) and takes the root mean
+    square of its other values for a unit; the others take mean and standard deviation. The
+    intercept is a last column of ones; give it a wide prior with `priors.WithIntercept`.
+
+    Attributes
+    ----------
+    centre, scale : (N,) arrays
+        Zero and unit of each feature; the scale is 0 while the feature has not varied.
+    started : (N,) array of bool
+        Which features have a centre.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> frame = Frame.of(np.array([[1e6, 5.0], [3e6, 5.0]]))
+    >>> frame.rows(np.array([[3e6, 5.0]]))
+    array([[1., 0., 1.]])
+    >>> frame.seeing(np.array([[2e6, 4.0], [2e6, 6.0]])).scale  # the second feature now varies
+    array([1.e+06, 1.e+00])
+    """
+
+    centre: Array
+    scale: Array
+    started: Array
+
+    @classmethod
+    def of(cls, Phi: Given) -> Frame:
+        """The frame of a first batch."""
+        size = Phi.shape[1] if hasattr(Phi, "shape") and len(Phi.shape) == 2 else 0
+        size = size or checked_matrix(Phi).shape[1]
+        return cls(np.zeros(size), np.zeros(size), np.zeros(size, dtype=bool)).seeing(Phi)
+
+    def seeing(self, Phi: Given) -> Frame:
+        """The frame that also fixes the features which vary in `Phi` for the first time."""
+        self._check(Phi)
+        new = self.scale == 0.0
+        if not new.any():
+            return self
+        sparse = scipy.sparse.issparse(Phi)
+        part: Any = scipy.sparse.csc_array(Phi)[:, new] if sparse else checked_matrix(Phi)[:, new]
+        part = part.astype(np.float64)
+        rows = part.shape[0]
+        filled = np.asarray((part != 0.0).sum(axis=0)).ravel()
+        power = np.asarray(part.multiply(part).sum(axis=0) if sparse else np.square(part).sum(0))
+        power = power.ravel() / np.maximum(filled, 1)
+        mean = np.asarray(part.mean(axis=0)).ravel()
+        mostly_zero = sparse | (filled <= 0.5 * rows)
+        centre, scale, started = self.centre.copy(), self.scale.copy(), self.started.copy()
+        centre[new] = np.where(
+            self.started[new], self.centre[new], np.where(mostly_zero, 0.0, mean)
+        )
+        if sparse:
+            scale[new] = np.sqrt(power)
+        else:
+            spread = np.sqrt(np.mean(np.square(part - centre[new]), axis=0))
+            scale[new] = np.where(mostly_zero, np.sqrt(power), spread)
+        # A column that is constant up to rounding has not varied.
+        scale[new] = np.where(scale[new] > CONSTANT * np.abs(centre[new]), scale[new], 0.0)
+        started[new] = True
+        return Frame(centre, scale, started)
+
+    def rows(self, Phi: Given, *, intercept: bool = True) -> Any:
+        """`Phi` in this frame, (M, N) or with the intercept's ones (M, N + 1); sparse stays sparse.
+
+        Features that have not yet varied are zero.
+        """
+        self._check(Phi)
+        unit = np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0.0)
+        if scipy.sparse.issparse(Phi):
+            scaled = scipy.sparse.csr_array(Phi).astype(np.float64).multiply(unit[None, :])
+            ones = scipy.sparse.csr_array(np.ones((Phi.shape[0], 1)))
+            return scipy.sparse.csr_array(
+                scipy.sparse.hstack([scaled, ones]) if intercept else scaled
+            )
+        Phi = checked_matrix(Phi)
+        framed = np.ones((Phi.shape[0], Phi.shape[1] + intercept))
+        framed[:, : Phi.shape[1]] = (Phi - self.centre) * unit
+        return framed
+
+    def coefficients(self, x: Array) -> tuple[Array, float]:
+        """Coefficients (N,) and intercept in the features' own units, of framed ones (N + 1,)."""
+        unit = np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0.0)
+        own = x[:-1] * unit
+        return own, float(x[-1] - own @ self.centre)
+
+    def _check(self, Phi: Given) -> None:
+        shape = np.shape(Phi)
+        if len(shape) != 2 or shape[1] != len(self.centre):
+            raise checks.refuse(
+                "Phi",
+                f"shape {shape}",
+                f"rows of {len(self.centre)} features",
+                "use the same columns in every batch",
+            )
+
+
+#: A standard deviation this small against the mean is that of rounding.
+CONSTANT = 1e-12
