@@ -123,9 +123,9 @@ def probabilities(name: str, value: Given) -> Array:
         raise refuse(
             name, "weights that sum to 0", "a positive sum", "give at least one weight > 0"
         )
-    array = array / total
-    array.setflags(write=False)
-    return array
+    shares: Array = array / total
+    shares.setflags(write=False)
+    return shares
 
 
 def fits(name: str, shape: tuple[int, ...], size: int) -> None:
