@@ -12,10 +12,10 @@ from miniamp.absorb import ILL, Evidence, Step
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import Averaged, Design, Sweep, as_design
-from miniamp.evidence.base import DrawnRows, damped, power, relative_change
+from miniamp.evidence.base import DrawnRows, damped
 from miniamp.evidence.joint import row_variance
+from miniamp.evidence.update import updated
 from miniamp.posterior import Moments, Posterior
-from miniamp.tilt import Tilt
 
 #: How much of the old estimate a careful second attempt keeps.
 CAREFUL_DAMPING = 0.5
@@ -83,16 +83,15 @@ class Batch(DrawnRows):
         sweep = self.design.sandwich(x, v, self.y, self.channel, onsager)
         if past is not None and self._silent(sweep, past.sweep):
             return past.step._replace(change=0.0, solved=True)
-        tilt = Tilt(sweep.curvature, sweep.pull + sweep.curvature * x)
-        new = belief.tilted(tilt).moments
+        tilt, new, change, power, spread = updated(belief, estimate, sweep)
         # The sweep judged the estimate before this one, so a claim to be solved is looked at again:
         # one coordinate that is wrong and certain of it would poison every batch that follows.
-        certain = float(np.mean(new.var)) < self.channel.resolution * power(new)
+        certain = spread < self.channel.resolution * power
         step = Step(
             tilt=tilt,
             estimate=damped(new, estimate, self.damping),
             memory=None,
-            change=relative_change(new, estimate),
+            change=change,
             health=health(sweep.mean_square, sweep.mean_curvature),
             solved=certain and self._agrees(new, sweep.memory),
         )
