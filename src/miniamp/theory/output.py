@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.polynomial.chebyshev import Chebyshev, chebpts1
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
@@ -16,10 +18,17 @@ from miniamp.theory.tables import LogTable
 #: Where tables of delta end, relative to E x^2. Channels that may jump are singular there, as
 #: E^(-1/2), with a correction of relative size E^(1/2) or less.
 SHARP_END = 1e-20
-#: Smooth channels: relative to the smaller of E x^2 and blur^2. What is left is linear.
-SMOOTH_END = 1e-5
+#: ... and where each value is a quadrature, already here: the correction is of relative size E.
+SHARP_INTEGRATED_END = 1e-10
+#: Smooth channels have a table down to the smaller of E x^2 and blur^2, and below it a polynomial
+#: with so many points, more where its last coefficients are not small.
+SMOOTH_POINTS = (20, 36)
+SMOOTH_TAIL = 1e-9
+SPREAD = 6.0
 #: Trapezoid step for smooth channels, in units of the narrower of blur and the spread of omega.
-SMOOTH_STEP = 0.25
+SMOOTH_STEP = 0.4
+#: Standard deviations of omega that they are averaged over.
+REACH = 8.5
 KEPT = 64
 
 
@@ -43,14 +52,14 @@ class OutputChannel:
         self.floor = channel.error_floor
         closed = channel.row_information(np.array([power]), power)
         self.closed = closed is not None
-        end = SHARP_END * power
+        integrated = channel.row_fisher(np.array([power]), power) is None
+        end = (SHARP_INTEGRATED_END if integrated else SHARP_END) * power
         if channel.blur > 0.0:
-            end = SMOOTH_END * min(power, channel.blur**2)
+            end = min(power, channel.blur**2)
         # Panels end exactly at E = power, beyond which omega would have a negative variance.
-        decades = np.ceil(np.log10(power / end))
-        self._end = power * 10.0**-decades
+        decades = np.ceil(np.log10(power / end) - 1e-9)
+        self._end = power * 10.0**-decades * (1.0 + (1e-9 if decades == 0.0 else 0.0))
         self._table = LogTable(self._log_delta, np.log(self._end), self._low)
-        self._edge: tuple[float, float] | None = None
 
     @property
     def noiseless(self) -> bool:
@@ -79,15 +88,16 @@ class OutputChannel:
         """s in delta ~ E^-s for small E: 1 without noise, 1/2 for a jump, 0 where smooth."""
         if self.closed:
             return 1.0 if self.noiseless else 0.0
-        slope = self._power_law()[1]
-        return round(-2.0 * slope) / 2.0
+        if self.channel.blur > 0.0:
+            return 0.0
+        return round(-2.0 * self._power_law[1]) / 2.0
 
     def _log_delta(self, log_mse: Array) -> Array:
         mse = np.minimum(np.exp(log_mse), self.power)
         closed = self.channel.row_fisher(mse, self.power)
         if closed is not None:
             return np.asarray(np.log(closed.reshape(mse.shape)))
-        return np.log(np.array([self._integrated(float(E)) for E in mse]))
+        return np.asarray(np.log([self._integrated(float(E)) for E in mse]))
 
     def _integrated(self, mse: float) -> float:
         spread = 0.0 if self.channel.shift_invariant else self.power - mse
@@ -99,8 +109,13 @@ class OutputChannel:
         return float(weights @ np.sum(density * np.square(g), axis=1) / (weights @ density.sum(1)))
 
     def _low(self, mse: Array) -> tuple[Array, Array]:
-        """Continuation to E = 0: a power law where delta is singular, a straight line where not."""
-        edge, slope = self._power_law()
+        """delta and its integral down to E = 0: a power law where singular, else a polynomial."""
+        if self.channel.blur > 0.0:
+            delta, integral = self._polynomial
+            # E = end expm1(SPREAD t)/expm1(SPREAD): even in t where delta changes at every scale.
+            t = np.log1p(mse / self._end * np.expm1(SPREAD)) / SPREAD
+            return np.exp(delta(t)), np.asarray(integral(t))
+        edge, slope = self._power_law
         ratio = mse / self._end
         if slope < -0.1:
             with np.errstate(divide="ignore", over="ignore"):
@@ -109,13 +124,26 @@ class OutputChannel:
         line = edge * (1.0 + slope * (ratio - 1.0))
         return line, edge * mse * (1.0 + slope * (0.5 * ratio - 1.0))
 
+    @cached_property
     def _power_law(self) -> tuple[float, float]:
         """delta at the end of the table, and its logarithmic slope there."""
-        if self._edge is None:
-            s = np.log(self._end) + np.array([0.0, 0.1])
-            low, high = self._table.log_value(np.exp(s) * (1.0 + 1e-12))
-            self._edge = float(np.exp(low)), float((high - low) / 0.1)
-        return self._edge
+        s = np.log(self._end) + np.array([0.0, 0.1])
+        low, high = self._table.log_value(np.exp(s) * (1.0 + 1e-12))
+        return float(np.exp(low)), float((high - low) / 0.1)
+
+    @cached_property
+    def _polynomial(self) -> tuple[Chebyshev, Chebyshev]:
+        """log delta and the integral of delta, in t, where E is small for a smooth channel."""
+        for points in SMOOTH_POINTS:
+            t = 0.5 * (chebpts1(points) + 1.0)
+            E = self._end * np.expm1(SPREAD * t) / np.expm1(SPREAD)
+            logs = self._log_delta(np.log(E))
+            log_delta = Chebyshev.fit(t, logs, points - 1, domain=[0.0, 1.0])
+            if np.abs(log_delta.coef[-2:]).max() < SMOOTH_TAIL:
+                break
+        jacobian = SPREAD * self._end * np.exp(SPREAD * t) / np.expm1(SPREAD)
+        density = Chebyshev.fit(t, np.exp(logs) * jacobian, points - 1, domain=[0.0, 1.0])
+        return log_delta, density.integ(lbnd=0.0)
 
 
 def forecast_rule(channels: tuple[Channel, ...], spread: float, V: float) -> tuple[Array, Array]:
@@ -127,7 +155,7 @@ def forecast_rule(channels: tuple[Channel, ...], spread: float, V: float) -> tup
     finest = float(np.sqrt(V + blur**2))
     if blur > 0.0:
         step = SMOOTH_STEP * min(deviation, finest)
-        half = np.ceil(9.5 * deviation / step)
+        half = np.ceil(REACH * deviation / step)
         omega = step * np.arange(-half, half + 1.0)
         weights = np.exp(-0.5 * np.square(omega / deviation))
         return omega, weights / weights.sum()

@@ -17,7 +17,9 @@ GROWTH = 1.35
 ORDER = 14
 
 
-def graded_rule(landmarks: Array, finest: float, lower: float, upper: float) -> tuple[Array, Array]:
+def graded_rule(
+    landmarks: Array, finest: float, lower: float, upper: float, *, between: bool = True
+) -> tuple[Array, Array]:
     """Nodes and weights for an integral over [lower, upper], dense beside the landmarks.
 
     Composite Gauss-Legendre: panels of half the finest scale next to every landmark and midway
@@ -32,6 +34,8 @@ def graded_rule(landmarks: Array, finest: float, lower: float, upper: float) -> 
         The smallest scale on which it changes.
     lower, upper : float
         The range.
+    between : bool
+        Whether it may also do so midway between two landmarks.
 
     Returns
     -------
@@ -45,7 +49,8 @@ def graded_rule(landmarks: Array, finest: float, lower: float, upper: float) -> 
     True
     """
     places = np.unique(np.clip(landmarks, lower, upper))
-    places = np.unique(np.concatenate([places, (places[1:] + places[:-1]) / 2.0]))
+    if between:
+        places = np.unique(np.concatenate([places, (places[1:] + places[:-1]) / 2.0]))
     ends = np.concatenate([[lower], (places[1:] + places[:-1]) / 2.0, [upper]])
     edges = [ends]
     for place, left, right in zip(places, ends[:-1], ends[1:], strict=True):
@@ -70,7 +75,7 @@ def gaussian_rule(spread: float, landmarks: Array, finest: float) -> tuple[Array
     deviation = np.sqrt(spread)
     reach = 9.5 * deviation
     nodes, weights = graded_rule(
-        np.append(landmarks, 0.0), float(min(finest, deviation)), -reach, reach
+        landmarks, 2.0 * float(min(finest, deviation)), -reach, reach, between=False
     )
     weights = weights * np.exp(-0.5 * np.square(nodes / deviation))
     return nodes, weights / weights.sum()
