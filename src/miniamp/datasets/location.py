@@ -58,7 +58,7 @@ def file_in_folder(name: str) -> Path | None:
 def missing(what: str, name: str, fetcher: str) -> MissingData:
     """The error for a data set that is in neither place."""
     return MissingData(
-        f"{what}: not found; expected {name} in the folder that the environment variable {VARIABLE} "
-        f"names, or a copy in scikit-learn's cache; on a machine with a network run once "
-        f"{fetcher}, or set {VARIABLE} to a folder that has {name}"
+        f"{what}: not found; expected {name} in the folder that the environment variable "
+        f"{VARIABLE} names, or a copy in scikit-learn's cache; on a machine with a network run "
+        f"once {fetcher}, or set {VARIABLE} to a folder that has {name}"
     )

@@ -33,6 +33,7 @@ class Columns(NamedTuple):
     mean: Array
     total: Array
     tilt: Tilt | None  #: None for a start that no message has produced
+    product: Array  #: J V, which the next iteration and the health figure both need
 
 
 class Factors(Posterior):
@@ -57,6 +58,14 @@ class Factors(Posterior):
         new.__dict__.update(columns=columns, log_evidence=log_evidence)
         return new
 
+    def renamed(self, order: Given) -> Factors:
+        """The same belief with its components in another order."""
+        A, B = self.tilt.A[np.ix_(order, order)], self.tilt.B[:, order]
+        new = type(self)(self.prior, self.size, Tilt(A, B))
+        columns = None if self.columns is None else self.columns[:, order]
+        new.__dict__.update(columns=columns, log_evidence=self.log_evidence)
+        return new
+
 
 class FactorBatch(DrawnRows):
     """Columns Y (N, M) seen through a channel, Y ~ P(. | w = scale U V'), with U as the belief.
@@ -78,12 +87,16 @@ class FactorBatch(DrawnRows):
         Prior of the rows of V, such as priors.OneHot(R).
     scale : float, optional
         The factor in w = scale U V'. 1/sqrt(N) by default, the convention of the theory; real data
-        in their own units take 1. Prior of U, noise and scale must share one convention (errata L3).
+        in their own units take 1. Prior of U, noise and scale share one convention (errata L3).
     start : str or (M, R) array
         "belief": from what is known of U. "noise", "spectral" or "kmeans++": break the symmetry.
         "auto": "belief" where it tells the components apart, else "noise". An array: these means.
     damping : float
         Share of the old means that is kept at each iteration. Not needed for data of the model.
+    mean_field : bool
+        Variational mean field in the place of message passing: no Onsager terms, and second moments
+        where those have products of means. Never diverges, also with few or dependent rows, where
+        the expansion behind message passing fails; less accurate where that holds.
     rng : numpy.random.Generator or int
         For the starts that are random.
 
@@ -110,6 +123,7 @@ class FactorBatch(DrawnRows):
         scale: float | None = None,
         start: Given = "auto",
         damping: float = 0.0,
+        mean_field: bool = False,
         rng: Given = 0,
     ) -> None:
         self.prior_v = _checked_rows(prior_v)
@@ -121,6 +135,7 @@ class FactorBatch(DrawnRows):
         self.damping = checks.number("damping", damping, least=0.0)
         if self.damping >= 1.0:
             raise checks.refuse("damping", damping, "0 <= damping < 1", "1 would never move")
+        self.mean_field = bool(mean_field)
         self.rng = rng
 
     @property
@@ -138,21 +153,24 @@ class FactorBatch(DrawnRows):
             return U, self._columns(U, None)
         if isinstance(how, str):
             how = STARTS[how](self.scores, self.prior_v, checks.generator("rng", self.rng))
-        return U, Columns(how, np.zeros((prior.dim, prior.dim)), None)
+        nothing = np.zeros((prior.dim, prior.dim))
+        return U, Columns(how, nothing, None, self.scores.times(how))
 
     def refine(self, belief: Any, estimate: Rows, memory: Columns) -> Step:
         V, beta = memory, self.scores.beta
-        tilt = Tilt(
-            beta * (V.mean.T @ V.mean),
-            self.scores.times(V.mean) - beta * (estimate.mean @ V.total),
-        )
+        if self.mean_field:
+            tilt = Tilt(beta * (V.mean.T @ V.mean + V.total), V.product)
+        else:
+            onsager = beta * (estimate.mean @ V.total)
+            tilt = Tilt(beta * (V.mean.T @ V.mean), V.product - onsager)
         total = belief.total + tilt
         new_U = Rows(*belief.prior.totals(total.A, total.B))
         U = _damped(new_U, estimate, self.damping)
         new_V = self._columns(U, V)
         if self.damping and V.tilt is not None:
             mixed = _damped(Rows(new_V.mean, new_V.total), Rows(V.mean, V.total), self.damping)
-            new_V = new_V._replace(mean=mixed.mean, total=mixed.total)
+            product = self.scores.times(mixed.mean)
+            new_V = Columns(mixed.mean, mixed.total, new_V.tilt, product)
         return Step(
             tilt=tilt,
             estimate=U,
@@ -165,15 +183,19 @@ class FactorBatch(DrawnRows):
         """The half-step for V: A_V = beta U'U, B_V = J'U - beta V Sigma_U."""
         beta = self.scores.beta
         fields = self.scores.transposed_times(U.mean)
-        if V is not None:
+        second = U.mean.T @ U.mean
+        if self.mean_field:
+            second = second + U.total
+        elif V is not None:
             fields = fields - beta * (V.mean @ U.total)
-        tilt = Tilt(beta * (U.mean.T @ U.mean), fields)
-        return Columns(*self.prior_v.totals(tilt.A, tilt.B), tilt)
+        tilt = Tilt(beta * second, fields)
+        mean, total = self.prior_v.totals(tilt.A, tilt.B)
+        return Columns(mean, total, tilt, self.scores.times(mean))
 
     def _health(self, U: Rows, V: Columns) -> float:
         """Mean squared residual of posterior draws over the noise: 1 when the model holds."""
         beta = self.scores.beta
-        cross = float(np.vdot(self.scores.times(V.mean), U.mean))
+        cross = float(np.vdot(V.product, U.mean))
         second_u, second_v = U.mean.T @ U.mean + U.total, V.mean.T @ V.mean + V.total
         residual = self.scores.square - 2.0 * beta * cross + beta**2 * np.vdot(second_u, second_v)
         # J / beta estimates U_i . V_j with variance 1 / beta, entry by entry.
@@ -184,7 +206,10 @@ class FactorBatch(DrawnRows):
         return Factors.after(belief, step.tilt, step.memory.mean, evidence)
 
     def log_evidence(self, belief: Posterior, step: Step) -> float:
-        """Bethe estimate of log P(Y | belief) - log P(Y | w = 0), stationary at convergence."""
+        """Bethe estimate of log P(Y | belief) - log P(Y | w = 0), stationary at convergence.
+
+        With mean_field the variational lower bound instead.
+        """
         U, V, beta = step.estimate, step.memory, self.scores.beta
         prior: Any = belief.prior
         total, before = belief.total + step.tilt, belief.total
@@ -196,13 +221,19 @@ class FactorBatch(DrawnRows):
             for tilt, rows, second in ((step.tilt, U, uu), (V.tilt, V, vv))
         )
         pairs = np.vdot(uu, vv) + np.vdot(uu, V.total) + np.vdot(vv, U.total)
-        overlap = np.vdot(self.scores.times(V.mean), U.mean)
+        if self.mean_field:
+            pairs += np.vdot(U.total, V.total)
+        overlap = np.vdot(V.product, U.mean)
         return float(of_u + of_v + conjugate + overlap - 0.5 * beta * pairs)
 
     def remedies(self) -> Iterable[tuple[str, Evidence]]:
-        careful = object.__new__(type(self))
-        careful.__dict__.update(self.__dict__, damping=max(self.damping, CAREFUL_DAMPING))
-        yield "damping", careful
+        yield "damping", self._but(damping=max(self.damping, CAREFUL_DAMPING))
+        yield "mean field", self._but(mean_field=True, damping=0.0)
+
+    def _but(self, **changes: Any) -> FactorBatch:
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__, **changes)
+        return new
 
     def diagnosis(self) -> str:
         return (

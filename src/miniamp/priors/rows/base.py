@@ -12,6 +12,9 @@ from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.parametric import Parametric
 from miniamp.tilt import Tilt
 
+#: Rows whose covariances are held at once: bounds the memory at this times R^2 numbers.
+CHUNK = 4096
+
 
 class RowPrior(Parametric, ABC):
     """A distribution of one row of a factor, given by its log-partition under a tilt.
@@ -38,6 +41,16 @@ class RowPrior(Parametric, ABC):
     @abstractmethod
     def totals(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
         """Mean of every row (N, R), and the sum over the rows of their covariances (R, R)."""
+
+    def variances(self, A: ArrayOrFloat, B: Array) -> Array:
+        """Variance of every component (N, R), with a bounded number of covariances at a time."""
+        parts = (self.moments(A, B[i : i + CHUNK]) for i in range(0, len(B), CHUNK))
+        return np.concatenate(
+            [
+                np.broadcast_to(np.diagonal(cov, axis1=-2, axis2=-1), mean.shape)
+                for mean, cov in parts
+            ]
+        )
 
     @abstractmethod
     def sample(

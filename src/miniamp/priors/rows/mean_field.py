@@ -9,14 +9,12 @@ import numpy as np
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.priors.base import ScalarPrior
-from miniamp.priors.rows.base import RowPrior
+from miniamp.priors.rows.base import CHUNK, RowPrior
 
 #: Sweeps over the components of a row; hard labels make A diagonal, and then one is enough.
 MAX_SWEEPS = 500
 #: A sweep that moves no component by more than this share of the largest is the last.
 SWEEP_TOL = 1e-13
-#: Rows whose covariances are held at once: bounds the memory at this times R^2 numbers.
-CHUNK = 4096
 
 
 class MeanFieldRows(RowPrior):

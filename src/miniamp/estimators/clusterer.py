@@ -1,0 +1,228 @@
+"""Streaming clustering with the face of scikit-learn."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import ClassifierTags
+from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+
+from miniamp import checks
+from miniamp.arrays import Array, Given
+from miniamp.estimators.clusters import Clusters, Settings
+
+
+class MiniAMPClusterer(
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    ClusterMixin,
+    BaseEstimator,
+):
+    """Clusters of a stream of samples, batch after batch, with error bars on the centres.
+
+    The samples are columns of a low-rank matrix with one-hot labels (`eq:lowrank`); every batch is
+    absorbed by low-rank message passing, and only a tilt of the centres is kept, O(R N) numbers.
+    Differs from the paper's recipe (appendix D) in three documented ways: the samples of the first
+    `n_init_batches` are kept until those are over, and clustered anew, together, with each of them;
+    the best of several starts is taken by its Bethe free energy; and early batches fade.
+
+    Parameters
+    ----------
+    n_clusters : int
+        The number R of clusters.
+    prior : "gaussian" or "nonnegative"
+        Prior of a centre's coordinate: N(0, prior_var), or that cut to be >= 0.
+    prior_var : float, optional
+        Its variance; the mean square of the first batch by default.
+    noise : "learn", "per-feature" or float
+        Variance of a sample around its centre: learned from the residuals, one for all features or
+        one each; or given.
+    n_init_batches : int
+        How many batches the start is reconsidered for.
+    n_init : int
+        Starts (k-means++) tried in each of them.
+    fading : float
+        Batch k of the first K weighs (k/K)^fading: mistakes of the early labels are outgrown.
+        0 counts all alike.
+    batch_size : int
+        Rows that `fit` takes at a time.
+    max_iter, tol : int, float
+        When to stop iterating a batch: mean absolute change of centres and labels.
+    random_state : int, RandomState or None
+        For the starts.
+
+    Attributes
+    ----------
+    cluster_centers_ : (R, N) array
+        Posterior means of the centres.
+    cluster_std_ : (R, N) array
+        Posterior standard deviations of the centres.
+    cluster_weights_ : (R,) array
+        Share of the samples seen in each cluster, faded like the centres.
+    noise_ : float or (N,) array
+        Variance of the noise as now believed.
+    labels_ : (M,) array
+        Labels of what was last given to fit or partial_fit.
+    n_samples_seen_ : int
+        Samples absorbed so far.
+    posterior_ : Factors
+        The belief about the centres (one row a feature).
+    history_ : list of dict
+        For each batch: samples, iterations, converged, health, noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> centres = rng.normal(size=(3, 50))
+    >>> model = MiniAMPClusterer(n_clusters=3, random_state=0)
+    >>> for _ in range(8):
+    ...     labels = rng.integers(3, size=30)
+    ...     _ = model.partial_fit(centres[labels] + 0.3 * rng.normal(size=(30, 50)))
+    >>> sorted(model.predict(centres).tolist())
+    [0, 1, 2]
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        prior: str = "gaussian",
+        prior_var: float | None = None,
+        noise: str | float = "learn",
+        n_init_batches: int = 5,
+        n_init: int = 5,
+        fading: float = 1.0,
+        batch_size: int = 1024,
+        max_iter: int = 50,
+        tol: float = 1e-7,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.prior = prior
+        self.prior_var = prior_var
+        self.noise = noise
+        self.n_init_batches = n_init_batches
+        self.n_init = n_init
+        self.fading = fading
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(self, X: Given, y: Given = None) -> Self:
+        """Cluster all rows of X, streamed in batches of `batch_size`; labels_ by a second pass."""
+        settings = self._settings()
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
+        size = checks.count("batch_size", self.batch_size)
+        state = self._fresh(settings, X.shape[1])
+        for rows in _chunks(X.shape[0], max(size, settings.n_clusters)):
+            state = state.absorbed(X[rows])
+        self._take(state, state.labels(X))
+        return self
+
+    def partial_fit(self, X: Given, y: Given = None) -> Self:
+        """Absorb one batch of rows; on any error the estimator stays as it was."""
+        settings = self._settings()
+        first = not hasattr(self, "_state")
+        before = self.__dict__.copy()
+        try:
+            X = validate_data(
+                self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=first
+            )
+            old = self._fresh(settings, X.shape[1]) if first else self._state.under(settings)
+            state = old.absorbed(X)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        self._take(state, state.last_labels)
+        return self
+
+    def predict(self, X: Given) -> Any:
+        """The likeliest cluster of each row, the centres held fixed: the second pass."""
+        return self._checked_state().labels(self._checked(X))
+
+    def predict_proba(self, X: Given) -> Array:
+        """Probability of each cluster for each row, (M, R), the centres held fixed."""
+        return self._checked_state().probabilities(self._checked(X))
+
+    def transform(self, X: Given) -> Array:
+        """Distance of each row to each centre, (M, R)."""
+        return self._checked_state().distances(self._checked(X))
+
+    def _settings(self) -> Settings:
+        return Settings.checked(
+            n_clusters=self.n_clusters,
+            prior=self.prior,
+            prior_var=self.prior_var,
+            noise=self.noise,
+            n_init_batches=self.n_init_batches,
+            n_init=self.n_init,
+            fading=self.fading,
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
+
+    def _fresh(self, settings: Settings, features: int) -> Clusters:
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        return Clusters(settings, features, np.random.SeedSequence(seed))
+
+    def _take(self, state: Clusters, labels: Any) -> None:
+        self._state = state
+        self.cluster_centers_ = state.centres
+        self.cluster_std_ = state.centre_std
+        self.cluster_weights_ = state.weights
+        self.noise_ = state.noise
+        self.posterior_ = state.belief
+        self.n_samples_seen_ = state.samples
+        self.n_iter_ = state.history[-1]["iterations"]
+        self.history_ = list(state.history)
+        self.labels_ = labels
+        self._n_features_out = self.n_clusters
+        empty = int(np.sum(state.weights * state.samples < 0.5))
+        if empty:
+            warnings.warn(
+                f"{self.n_clusters - empty} clusters have samples, {self.n_clusters} were asked "
+                "for: the others are empty so far. More samples a batch, more starts (n_init) or "
+                "fewer clusters would help; identical samples cannot be split",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _checked_state(self) -> Clusters:
+        check_is_fitted(self, "cluster_centers_")
+        return self._state
+
+    def _checked(self, X: Given) -> Any:
+        return validate_data(
+            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = self.prior == "nonnegative"
+        tags.transformer_tags.preserves_dtype = []
+        # scikit-learn's checks of sparse input read here how many columns predict_proba has.
+        tags.classifier_tags = ClassifierTags(multi_class=self.n_clusters != 2)
+        return tags
+
+
+def _chunks(rows: int, size: int) -> Iterator[slice]:
+    """Slices of about `size` rows, none much smaller than the others."""
+    pieces = max(1, rows // size)
+    edges = np.linspace(0, rows, pieces + 1).astype(int)
+    for low, high in pairwise(edges):
+        yield slice(int(low), int(high))

@@ -1,0 +1,332 @@
+"""What a streaming clustering knows, as one frozen value; a batch gives a new one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from miniamp import channels, checks, priors
+from miniamp.absorb import Info, Stop, absorb
+from miniamp.arrays import Array, Given
+from miniamp.errors import IllBatch, InvalidInput
+from miniamp.estimators.samples import (
+    feature_variances,
+    mean_square,
+    residual,
+    row_squares,
+    scaled,
+    stacked,
+)
+from miniamp.evidence import FactorBatch, Factors
+from miniamp.evidence.factor_scores import Scores
+from miniamp.evidence.factor_start import kmeans_labels
+from miniamp.posterior import Posterior
+from miniamp.priors.rows import RowPrior
+
+#: The noise is never taken below this share of the data's mean square: samples that coincide with
+#: their centres would otherwise make every later sample infinitely unlikely.
+NOISE_FLOOR = 1e-6
+#: A feature's own noise is never taken below this share of the average one: features that are
+#: constant so far would otherwise outweigh all others when they first change.
+FEATURE_FLOOR = 1e-2
+#: Message passing is an expansion in 1/N; with fewer features than this its Onsager terms are no
+#: longer small corrections, and batches are absorbed by variational mean field instead.
+MANY_FEATURES = 64
+#: Rows that are labelled at once.
+CHUNK = 8192
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The checked parameters of a clustering; see `MiniAMPClusterer`."""
+
+    n_clusters: int
+    prior: str
+    prior_var: float | None
+    noise: str | float
+    n_init_batches: int
+    n_init: int
+    fading: float
+    stop: Stop
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        n_clusters: Given,
+        prior: Given,
+        prior_var: Given,
+        noise: Given,
+        n_init_batches: Given,
+        n_init: Given,
+        fading: Given,
+        max_iter: Given,
+        tol: Given,
+    ) -> Self:
+        """Settings, or an error that names the parameter."""
+        if prior not in ("gaussian", "nonnegative"):
+            raise checks.refuse("prior", repr(prior), "'gaussian' or 'nonnegative'", "choose one")
+        if isinstance(noise, str):
+            if noise not in ("learn", "per-feature"):
+                raise checks.refuse(
+                    "noise", repr(noise), "'learn', 'per-feature' or a variance", "choose one"
+                )
+        else:
+            noise = checks.number("noise", noise, above=0.0)
+        if prior_var is not None:
+            prior_var = checks.number("prior_var", prior_var, above=0.0)
+        return cls(
+            n_clusters=checks.count("n_clusters", n_clusters),
+            prior=prior,
+            prior_var=prior_var,
+            noise=noise,
+            n_init_batches=checks.count("n_init_batches", n_init_batches),
+            n_init=checks.count("n_init", n_init),
+            fading=checks.number("fading", fading, least=0.0),
+            stop=Stop(max_iter=max_iter, tol=tol),
+        )
+
+    def prior_of_centres(self, mean_square: float) -> RowPrior:
+        """The prior of U, its variance from the data where it is not given."""
+        var = self.prior_var if self.prior_var is not None else (mean_square or 1.0)
+        if self.prior == "nonnegative":
+            return priors.NonNegativeRows(self.n_clusters, var=var)
+        return priors.GaussianRows(self.n_clusters, cov=var)
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """Centres as a belief, the noise, and the samples of the first batches while they are kept.
+
+    Everything inside is in units of `unit` (one a feature; 1 unless the noise is one a feature).
+    """
+
+    settings: Settings
+    features: int
+    seeds: np.random.SeedSequence
+    belief: Factors | None = None
+    level: float = np.nan  #: variance of the noise, in those units
+    unit: Array | None = None
+    kept: Any = None
+    counts: Array = field(default_factory=lambda: np.zeros(0))
+    batches: int = 0
+    samples: int = 0
+    history: tuple[dict[str, Any], ...] = ()
+    last_labels: Any = None
+
+    def under(self, settings: Settings) -> Clusters:
+        """The same knowledge under parameters that were changed since."""
+        if settings.n_clusters != self.settings.n_clusters:
+            raise checks.refuse(
+                "n_clusters",
+                settings.n_clusters,
+                f"{self.settings.n_clusters}, as when this began",
+                "call fit, or clone the estimator, to begin anew",
+            )
+        return replace(self, settings=settings)
+
+    def absorbed(self, X: Any) -> Clusters:
+        """What is known after one more batch of rows."""
+        self._check(X)
+        if self.batches < self.settings.n_init_batches:
+            return self._started(X)
+        return self._continued(X)
+
+    # The first batches: all samples so far, from scratch, the best of several starts.
+
+    def _started(self, X: Any) -> Clusters:
+        raw = X if self.kept is None else stacked(self.kept, X)
+        if raw.shape[0] < self.settings.n_clusters:
+            raise InvalidInput(
+                f"X: got n_samples={raw.shape[0]}, expected at least n_clusters="
+                f"{self.settings.n_clusters} in the first batch; give more samples at once or ask "
+                "for fewer clusters"
+            )
+        unit = self._feature_scale(raw)
+        Y = scaled(raw, unit).T
+        square = mean_square(Y)
+        level = self._first_level(Y, square)
+        belief = Posterior(self.settings.prior_of_centres(square), self.features)
+        seeds = self.seeds.spawn(1)[0]
+        rng = np.random.default_rng(seeds)
+        scores = Scores(Y, channels.Gaussian(var=level), 1.0)
+        starts = [
+            kmeans_labels(scores, self.settings.n_clusters, rng)
+            for _ in range(self.settings.n_init)
+        ]
+        if self.belief is not None:
+            starts.append(self.labels(raw))
+        identity = np.eye(self.settings.n_clusters)
+        found = [self._absorb(belief, Y, level, identity[labels]) for labels in starts]
+        after, info = max(found, key=lambda pair: pair[0].log_evidence)
+        after = self._with_old_names(after, unit)
+        last = self.batches + 1 == self.settings.n_init_batches
+        return self._after(
+            X, Y, after, info, square, unit=unit, kept=None if last else raw, seeds=seeds
+        )
+
+    def _with_old_names(self, belief: Factors, unit: Array | None) -> Factors:
+        """The same clusters, numbered as those before that they are nearest to."""
+        if self.belief is None or belief.columns is None:
+            return belief
+        old, new = self.centres, _centres(belief, unit)
+        far = np.square(new).sum(axis=1)[:, None] - 2.0 * new @ old.T + np.square(old).sum(axis=1)
+        order = np.argsort(linear_sum_assignment(far)[1])
+        return belief.renamed(order)
+
+    # Later batches: from what is known.
+
+    def _continued(self, X: Any) -> Clusters:
+        assert self.belief is not None
+        Y = scaled(X, self.unit).T
+        faded = self.belief.scaled(self._fade())
+        try:
+            after, info = self._absorb(faded, Y, self.level, "belief")
+        except IllBatch:
+            if not isinstance(self.settings.noise, str):
+                raise
+            # The noise was learned on other samples: learn it on these, as far as they are from
+            # the centres, and look again.
+            labels = np.eye(self.settings.n_clusters)[self.labels(X)]
+            after, info = self._absorb(faded, Y, residual(Y, self.belief.mean, labels), "belief")
+        return self._after(X, Y, after, info, mean_square(Y))
+
+    def _absorb(
+        self, belief: Posterior, Y: Any, level: float, start: Given
+    ) -> tuple[Factors, Info]:
+        evidence = FactorBatch(
+            Y,
+            channels.Gaussian(var=level),
+            priors.OneHot(self.settings.n_clusters),
+            scale=1.0,
+            start=start,
+            mean_field=self.features < MANY_FEATURES,
+        )
+        after, info = absorb(belief, evidence, self.settings.stop)
+        assert isinstance(after, Factors)
+        return after, info
+
+    def _fade(self) -> float:
+        """Factor on all that was seen, so that batch k of K weighs (k/K)^fading in the end."""
+        k = self.batches + 1
+        return float((1.0 - 1.0 / k) ** self.settings.fading)
+
+    def _after(
+        self, X: Any, Y: Any, belief: Factors, info: Info, square: float, **changes: Any
+    ) -> Clusters:
+        columns = belief.columns
+        assert columns is not None
+        fresh = self.batches < self.settings.n_init_batches
+        old = np.zeros_like(columns[0]) if fresh else self._fade() * self.counts
+        level = self._learned_level(
+            residual(Y, belief.mean, columns), old.sum(), len(columns), square
+        )
+        report = {
+            "samples": X.shape[0],
+            "iterations": info.iterations,
+            "converged": info.converged,
+            "health": info.health,
+            "noise": level,
+        }
+        return replace(
+            self,
+            belief=belief,
+            level=level,
+            counts=old + columns.sum(axis=0),
+            batches=self.batches + 1,
+            samples=self.samples + X.shape[0],
+            history=(*self.history, report),
+            last_labels=columns[-X.shape[0] :].argmax(axis=1),
+            **changes,
+        )
+
+    def _learned_level(self, residual: float, seen: float, new: int, square: float) -> float:
+        """The noise: given, or the mean squared residual over all samples, faded like the centres.
+
+        *Departure* from the paper's rule, which takes the last batch alone: a last batch of a few
+        samples would then set the noise of all.
+        """
+        if not isinstance(self.settings.noise, str):
+            return self.settings.noise
+        smallest = max(NOISE_FLOOR * square, float(np.finfo(np.float64).tiny))
+        total = (seen * self.level if seen else 0.0) + new * residual
+        return max(total / (seen + new), smallest)
+
+    # What can be asked.
+
+    @property
+    def centres(self) -> Array:
+        """Means of the centres, (R, N)."""
+        assert self.belief is not None
+        return _centres(self.belief, self.unit)
+
+    @property
+    def centre_std(self) -> Array:
+        """Standard deviations of the centres, (R, N)."""
+        assert self.belief is not None
+        prior: Any = self.belief.prior
+        std = np.sqrt(prior.variances(self.belief.tilt.A, self.belief.tilt.B)).T
+        return np.asarray(std if self.unit is None else std * self.unit)
+
+    @property
+    def weights(self) -> Array:
+        """Share of each cluster, (R,)."""
+        return np.asarray(self.counts / self.counts.sum())
+
+    @property
+    def noise(self) -> Any:
+        """Variance of the noise in the data's own units: one, or one a feature."""
+        return self.level if self.unit is None else self.level * np.square(self.unit)
+
+    def probabilities(self, X: Any) -> Array:
+        """Probability of each cluster for each row of X with the centres held fixed, (M, R)."""
+        assert self.belief is not None
+        U = self.belief.mean
+        columns = priors.OneHot(self.settings.n_clusters)
+        A = U.T @ U / self.level
+        parts = [
+            columns.totals(A, np.asarray(scaled(X[i : i + CHUNK], self.unit) @ U) / self.level)[0]
+            for i in range(0, X.shape[0], CHUNK)
+        ]
+        return np.concatenate(parts)
+
+    def labels(self, X: Any) -> Any:
+        """The likeliest cluster of each row of X, (M,)."""
+        return self.probabilities(X).argmax(axis=1)
+
+    def distances(self, X: Any) -> Array:
+        """Distance of each row of X to each centre, (M, R)."""
+        C = self.centres
+        squares = row_squares(X)[:, None] - 2.0 * np.asarray(X @ C.T) + np.square(C).sum(axis=1)
+        return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
+
+    def _check(self, X: Any) -> None:
+        values: Any = X.data if hasattr(X, "tocsr") else X
+        if self.settings.prior == "nonnegative" and values.size and values.min() < 0.0:
+            raise InvalidInput(
+                "X: Negative values in data passed to MiniAMPClusterer with prior='nonnegative': "
+                f"got {values.min():g}, expected numbers >= 0; use prior='gaussian', or shift them"
+            )
+
+    def _feature_scale(self, X: Any) -> Array | None:
+        if self.settings.noise != "per-feature":
+            return None
+        var = feature_variances(X)
+        typical = float(var.mean())
+        return np.sqrt(np.maximum(var, FEATURE_FLOOR * typical)) if typical > 0.0 else None
+
+    def _first_level(self, Y: Any, square: float) -> float:
+        """The noise to begin with: given, as last learned, or all of the data's variance."""
+        if not isinstance(self.settings.noise, str):
+            return float(self.settings.noise)
+        if self.belief is not None:
+            return self.level
+        spread = float(feature_variances(Y.T).mean())
+        return max(spread, NOISE_FLOOR * square) or 1.0
+
+
+def _centres(belief: Factors, unit: Array | None) -> Array:
+    return np.asarray(belief.mean.T if unit is None else belief.mean.T * unit)
