@@ -46,8 +46,8 @@ def adf(belief: Posterior, Phi: Given, y: Given, channel: Channel) -> tuple[Post
     >>> import numpy as np
     >>> from miniamp import Posterior, channels, priors
     >>> rows, y = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([2.0, -2.0])
-    >>> adf(Posterior(priors.Gaussian(), 2), rows, y, channels.Gaussian(var=1.0))[0].mean
-    array([ 1., -1.])
+    >>> adf(Posterior(priors.Gaussian(), 2), rows, y, channels.Gaussian(var=1.0))[0].mean.round(3)
+    array([ 0.667, -0.667])
     """
     design = as_design(Phi)
     checked_channel(channel)
