@@ -1,8 +1,9 @@
 """Resident memory while a large file is streamed: python benchmarks/streams_memory.py [gigabytes].
 
-Writes a Parquet file with one huge row group, a Parquet file with many, and a CSV file, each of the
-size asked for (2 GB by default) and 101 columns, into a temporary folder; streams each in a process
-of its own; and prints the peak of resident memory above what the import of miniamp.streams took.
+Writes Parquet files with one huge row group, with many, and with dictionaries as pandas writes
+them, and a CSV file, each of the size asked for (2 GB by default) and 101 columns, into a temporary
+folder; streams each in a process of its own; and prints the peak of resident memory above what the
+imports (miniamp.streams, and pyarrow, which it imports when needed) took.
 The limit of the project is 300 MB.
 """
 
@@ -23,6 +24,7 @@ BATCH = 1000
 CHILD = """
 import json, sys, time
 import miniamp.streams
+import pyarrow.csv, pyarrow.parquet
 
 def status(key):
     with open("/proc/self/status") as file:
@@ -40,7 +42,7 @@ print(json.dumps({"rows": rows, "seconds": seconds, "import_mb": before,
 """
 
 
-def write_parquet(path: Path, size: float, rows_a_group: int) -> None:
+def write_parquet(path: Path, size: float, rows_a_group: int, *, dictionary: bool = False) -> None:
     """Random numbers, which no encoding makes smaller, in row groups as large as asked for."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -49,7 +51,7 @@ def write_parquet(path: Path, size: float, rows_a_group: int) -> None:
     rows = int(size / (8 * COLUMNS))
     rng = np.random.default_rng(0)
     schema = pa.schema([(name, pa.float64()) for name in names])
-    with pq.ParquetWriter(path, schema, use_dictionary=False) as writer:
+    with pq.ParquetWriter(path, schema, use_dictionary=dictionary) as writer:
         for begin in range(0, rows, rows_a_group):
             k = min(rows_a_group, rows - begin)
             columns = [rng.normal(size=k) for _ in names]
@@ -81,18 +83,19 @@ def measured(path: Path, batch_size: int = BATCH) -> dict[str, float]:
 
 
 def main() -> int:
-    """Measure all three; the exit code is 1 if one is above the limit."""
+    """Measure all four; the exit code is 1 if one is above the limit."""
     size = float(sys.argv[1]) * 1e9 if len(sys.argv) > 1 else 2e9
     worst = 0.0
     with tempfile.TemporaryDirectory() as folder:
         for name, rows_a_group in (
             ("one huge row group.parquet", 1 << 40),
             ("many row groups.parquet", 100_000),
+            ("dictionaries.parquet", 1 << 20),
             ("text.csv", 0),
         ):
             path = Path(folder) / name
             if rows_a_group:
-                write_parquet(path, size, rows_a_group)
+                write_parquet(path, size, rows_a_group, dictionary="dictionaries" in name)
             else:
                 write_csv(path, size)
             figures = measured(path)

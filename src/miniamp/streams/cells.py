@@ -99,10 +99,16 @@ def side_by_side(columns: list[Cells], dtype: np.dtype[Any]) -> NDArray[Any] | N
     if not (types.is_floating(columns[0].type) or types.is_string(columns[0].type)):
         return None
     try:
-        flat = pa.chunked_array(columns).cast(pa.float64())
+        flat = pa.chunked_array(columns)
+        flat = flat if types.is_float64(flat.type) else flat.cast(pa.float64())
     except pa.ArrowInvalid:
         return None
-    return np.asarray(flat.to_numpy().reshape(len(columns), -1).T, dtype=dtype, order="C")
+    X = np.empty((len(columns[0]), len(columns)), dtype=dtype)
+    values = [_values(chunk) for chunk in flat.chunks]  # casting may have joined them
+    ends = values if len(values) == len(columns) else np.split(np.concatenate(values), len(columns))
+    for j, column in enumerate(ends):
+        X[:, j] = column
+    return X
 
 
 def as_texts(cells: Cells) -> Texts:
@@ -185,4 +191,13 @@ def _arrow_numbers(cells: Cells) -> Array:
         numbers = cells.cast(pa.float64(), safe=False)
     except pa.ArrowInvalid:  # a blank around a number, a rare word for missing, or no number at all
         return _parsed(np.array(cells.to_pylist(), dtype=object))
-    return np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
+    return _values(numbers)
+
+
+def _values(cells: Cells) -> Array:
+    """The float64 of an Arrow array as a view, NaN where null; its own way imports pandas."""
+    if cells.null_count:
+        cells = cells.fill_null(math.nan)
+    if not len(cells):
+        return np.empty(0)
+    return np.frombuffer(cells.buffers()[1], np.float64, len(cells), offset=8 * cells.offset)

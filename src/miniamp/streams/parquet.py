@@ -1,4 +1,8 @@
-"""Parquet: row groups read a slice at a time, never a whole group, never ahead."""
+"""Parquet: row groups read a slice at a time, never a whole group, never ahead.
+
+What remains resident is a page or two of every column (1 MB each as most programs write them) and,
+where values are encoded by a dictionary, that: 2 to 3 MB a column.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from miniamp.streams.extras import needed
 from miniamp.streams.pieces import Piece, Table, refuse_doubles, rows_a_piece, too_short
 
 #: Bytes read from the file at a time for each column.
-BUFFER = 1 << 16
+BUFFER = 1 << 14
 
 
 class Parquet:

@@ -21,9 +21,12 @@ Cells: TypeAlias = Any
 #: A block of numbers: a dense (k, N) array or a scipy CSR array of that shape.
 Numbers: TypeAlias = Any
 
-#: About this many numbers are read at a time: 4 MB of float64, small beside any interpreter and
-#: large beside the cost of a call.
-PIECE = 1 << 19
+#: About this many numbers are read at a time: 1 MB of float64. Larger pieces are hardly faster, and
+#: a Parquet reader needs several times their size beside the pages that it holds anyway.
+PIECE = 1 << 17
+#: Every column has its cost a piece, so that pieces of many columns are larger: up to these rows
+#: and numbers.
+WIDE_ROWS, WIDE_PIECE = 64, 1 << 20
 
 
 def is_sparse(X: Any) -> bool:
@@ -33,7 +36,9 @@ def is_sparse(X: Any) -> bool:
 
 def rows_a_piece(columns: int) -> int:
     """How many rows of `columns` numbers make a piece of bounded size."""
-    return max(1, min(65536, PIECE // max(columns, 1)))
+    columns = max(columns, 1)
+    wide = min(WIDE_ROWS, WIDE_PIECE // columns)
+    return max(1, min(65536, max(PIECE // columns, wide)))
 
 
 @dataclass(frozen=True, slots=True)
