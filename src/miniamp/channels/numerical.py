@@ -76,6 +76,7 @@ class Numerical(Channel):
                 raise checks.refuse("support", "no labels", "at least one", "list them all")
         self._log_likelihood = log_likelihood
         self.scale = checks.number("scale", scale, above=0.0)
+        self.blur = self.scale
 
     def parameters(self) -> dict[str, Any]:
         return {
@@ -189,10 +190,14 @@ class Numerical(Channel):
                 return omega + width * np.sinh(t), width * np.cosh(t)
             return np.exp(t), np.exp(t)
 
-        coarse = np.linspace(-10.0, 10.0, 81) * (1.0 if self.support == "real" else 4.0)
-        t = coarse + np.zeros((*shape, 1))
-        y, jacobian = at(t)
-        height = self.log_partition(y, omega, V) + np.log(jacobian)
+        # Outwards from the middle: a y far beyond all mass takes the quadrature its longest.
+        for reach in (3.0, 5.0, 10.0):
+            coarse = np.linspace(-reach, reach, 81) * (1.0 if self.support == "real" else 4.0)
+            t = coarse + np.zeros((*shape, 1))
+            y, jacobian = at(t)
+            height = self.log_partition(y, omega, V) + np.log(jacobian)
+            if (height[..., [0, -1]] < height.max(axis=-1, keepdims=True) - _DROP).all():
+                break
         alive = height > height.max(axis=-1, keepdims=True) - _DROP
         gap = coarse[1] - coarse[0]
         low = np.where(alive, t, np.inf).min(axis=-1, keepdims=True) - gap

@@ -78,6 +78,10 @@ class Numerical(ScalarPrior):
         self._log_mass = 0.0
         self._log_mass = float(self.log_partition(0.0, 0.0))
 
+    def landmarks(self) -> Array:
+        ends = self.support[np.isfinite(self.support)]
+        return np.concatenate([super().landmarks(), self.breakpoints, ends])
+
     def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         A, B = np.broadcast_arrays(np.asarray(A, dtype=np.float64), B)
         result = np.empty(A.size)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.polynomial.chebyshev import Chebyshev, chebpts1
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
@@ -16,6 +18,9 @@ from miniamp.theory.tables import VANISHED, LogTable
 
 #: Below this lambda, in units of 1/Var x, epsilon is v/(1 + lambda v) to rounding.
 WEAK = 1e-7
+#: Where each value is a quadrature, a polynomial in lambda up to here saves seven decades of table.
+MILD = 0.2
+SERIES_POINTS = 16
 #: Up to this lambda Var x a prior without components is integrated; the density of b is a product
 #: of two numbers of size exp(lambda x^2/2), and has no digits left much beyond.
 STRONG = 1e13
@@ -29,6 +34,7 @@ INFINITE = 1e33
 NEAR = 40.0
 #: Tables that are kept: one a prior, so that everything asked of one prior shares its work.
 KEPT = 64
+_LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 
 
 class ScalarChannel:
@@ -61,7 +67,8 @@ class ScalarChannel:
                 "prior", f"{prior!r}, which has no variance", "a prior with something to learn",
                 "spread it over more than one value",
             )  # fmt: skip
-        self._table = LogTable(self._log_mmse, np.log(WEAK / self.variance), self._weak)
+        weak, low = (WEAK, self._weak) if self.parts is not None else (MILD, self._mild)
+        self._table = LogTable(self._log_mmse, np.log(weak / self.variance), low)
 
     def mmse(self, lam: ArrayOrFloat) -> Array:
         """epsilon(lambda) = E Var(x | b), elementwise."""
@@ -90,6 +97,21 @@ class ScalarChannel:
     def _weak(self, lam: Array) -> tuple[Array, Array]:
         known = self.variance * lam
         return self.variance / (1.0 + known), np.log1p(known)
+
+    def _mild(self, lam: Array) -> tuple[Array, Array]:
+        log_mmse, integral = self._series
+        t = lam * self.variance / MILD
+        return np.exp(log_mmse(t)), np.asarray(integral(t))
+
+    @cached_property
+    def _series(self) -> tuple[Chebyshev, Chebyshev]:
+        """log epsilon and its integral as polynomials in lambda, from 0 to MILD/Var x."""
+        t = 0.5 * (chebpts1(SERIES_POINTS) + 1.0)
+        logs = self._log_mmse(np.log(MILD / self.variance * t))
+        degree, domain = SERIES_POINTS - 1, [0.0, 1.0]
+        log_mmse = Chebyshev.fit(t, logs, degree, domain=domain)
+        mmse = Chebyshev.fit(t, np.exp(logs) * MILD / self.variance, degree, domain=domain)
+        return log_mmse, mmse.integ(lbnd=0.0)
 
     def _log_mmse(self, log_lam: Array) -> Array:
         lam = np.exp(log_lam)
@@ -126,7 +148,7 @@ def field_rule(truth: ScalarPrior, snr: float, landmarks: Array) -> tuple[Array,
     places = root * np.unique(np.concatenate([truth.landmarks(), landmarks]))
     u, weights = graded_rule(places, 1.0, centre - reach, centre + reach)
     log_density = _log_density(truth, snr, u)
-    return u, _normalised(u, weights * np.exp(log_density))
+    return u, _normalised(u, weights * np.exp(log_density - _LOG_SQRT_2PI))
 
 
 def _normalised(u: Array, weights: Array) -> Array:
@@ -144,6 +166,7 @@ def _normalised(u: Array, weights: Array) -> Array:
 
 
 def _log_density(truth: ScalarPrior, snr: float, u: Array) -> Array:
+    """log density of u, without the factor 1/sqrt(2 pi)."""
     parts = parts_of(truth)
     if parts is None:
         return np.asarray(truth.log_partition(snr, np.sqrt(snr) * u) - 0.5 * np.square(u))
