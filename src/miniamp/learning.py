@@ -16,6 +16,7 @@ from miniamp.designs import as_design
 from miniamp.evidence import AutoBatch, RobustBatch, forecast
 from miniamp.evidence.base import DrawnRows
 from miniamp.evidence.batch import explain
+from miniamp.parametric import Parametric
 from miniamp.posterior import Moments, Posterior
 
 #: Rounds of EM on the first batch, which must find the orders of magnitude, and on a later one.
@@ -147,6 +148,7 @@ class Learn:
             prior, channel = model.posterior.prior, model.channel
             if first:
                 prior, channel = initial(model, rows, self.fixed)
+                channel = channel if self.noise else model.channel
             rows = rows.with_channel(channel)
         else:
             prior, rows = memory.prior, memory.rows.with_channel(memory.channel)
@@ -239,6 +241,9 @@ def _moved(old: Any, new: Any) -> float:
     """The largest relative change of a hyper-parameter, against its own size or one's width."""
     changes = [0.0]
     for name in new.names:
+        if isinstance(getattr(new, name), Parametric):  # a prior within a prior
+            changes.append(_moved(getattr(old, name), getattr(new, name)))
+            continue
         a, b = np.asarray(getattr(old, name)), np.asarray(getattr(new, name))
         if b.dtype.kind == "f" and a.shape == b.shape:
             size = np.maximum(np.abs(b), np.sqrt(np.abs(getattr(new, "var", 0.0))))
