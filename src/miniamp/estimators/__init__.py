@@ -1,5 +1,24 @@
 """Estimators with the face of scikit-learn (extra: sklearn)."""
 
-from miniamp.estimators.clusterer import MiniAMPClusterer
+try:
+    import sklearn as _sklearn  # noqa: F401
+except ImportError as error:
+    from miniamp.errors import MissingExtra
 
-__all__ = ["MiniAMPClusterer"]
+    raise MissingExtra(
+        'the estimators need scikit-learn; install it with pip install "miniamp[sklearn]"'
+    ) from error
+
+from miniamp.estimators.classifier import MiniAMPClassifier
+from miniamp.estimators.clusterer import MiniAMPClusterer
+from miniamp.estimators.health import Finding, HealthReport, HealthWarning
+from miniamp.estimators.regressor import MiniAMPRegressor
+
+__all__ = [
+    "Finding",
+    "HealthReport",
+    "HealthWarning",
+    "MiniAMPClassifier",
+    "MiniAMPClusterer",
+    "MiniAMPRegressor",
+]

@@ -1,0 +1,205 @@
+"""What the streaming regressor and classifier share."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    check_random_state,
+    validate_data,
+)
+
+from miniamp import checks
+from miniamp.arrays import Array, Given
+from miniamp.channels.base import Channel
+from miniamp.errors import InvalidInput
+from miniamp.estimators.batching import cut
+from miniamp.estimators.health import HealthReport, HealthWarning, diagnose
+from miniamp.estimators.knowledge import Judge, Knowledge
+from miniamp.estimators.settings import Settings, coefficient_prior
+from miniamp.estimators.tables import plain
+
+#: What a method that looks at rows accepts.
+ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+
+
+class StreamingEstimator(BaseEstimator):
+    """A model that absorbs batches of rows; see `MiniAMPRegressor` and `MiniAMPClassifier`."""
+
+    _channel: ClassVar[Channel]
+    _known: Knowledge
+
+    def __init__(
+        self,
+        prior: Any = "gaussian",
+        *,
+        noise: Any = "learn",
+        batch_size: int | str = "auto",
+        memory: int | str = "auto",
+        forget: float = 1.0,
+        solver: str = "auto",
+        max_iter: int = 500,
+        tol: float = 1e-8,
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        random_state: Any = None,
+        verbose: int | bool = 0,
+    ) -> None:
+        self.prior = prior
+        self.noise = noise
+        self.batch_size = batch_size
+        self.memory = memory
+        self.forget = forget
+        self.solver = solver
+        self.max_iter = max_iter
+        self.tol = tol
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # Learning.
+
+    def _fit(self, X: Given, y: Given, sample_weight: Given) -> Self:
+        with self._all_or_nothing():
+            settings = self._settings()
+            rng = check_random_state(self.random_state)
+            X, Y = self._rows(X, y, sample_weight, reset=True)
+            known = Knowledge(settings, X.shape[1], Y.shape[1])
+            for rows in cut(self.batch_size, settings, X, rng):
+                known = self._absorbed(known, X[rows], Y[rows])
+            self._take(known)
+        return self
+
+    def _partial_fit(self, X: Given, y: Given, sample_weight: Given, first: bool) -> Self:
+        with self._all_or_nothing():
+            settings = self._settings()
+            X, Y = self._rows(X, y, sample_weight, reset=first)
+            known = (
+                Knowledge(settings, X.shape[1], Y.shape[1])
+                if first
+                else self._known.under(settings)
+            )
+            self._take(self._absorbed(known, X, Y))
+        return self
+
+    def _absorbed(self, known: Knowledge, X: Any, Y: Array) -> Knowledge:
+        """One batch, with a warning where it shows for the first time that the model is wrong."""
+        before = {finding.kind for finding in diagnose(known.history).findings}
+        known = known.absorbed(X, Y, self._judge)
+        for finding in diagnose(known.history).findings:
+            if finding.kind not in before:
+                warnings.warn(f"{finding.message} {finding.remedy}", HealthWarning, stacklevel=5)
+        if self.verbose:
+            sys.stdout.write(_line(known.history[-1]) + "\n")
+        return known
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        before = self.__dict__.copy()
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _settings(self) -> Settings:
+        return Settings.checked(
+            prior=self.prior,
+            noise=self.noise,
+            channel=self._channel,
+            memory=self.memory,
+            forget=self.forget,
+            solver=self.solver,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            fit_intercept=self.fit_intercept,
+            standardize=self.standardize,
+        )
+
+    def _rows(self, X: Given, y: Given, weights: Given, *, reset: bool) -> tuple[Any, Array]:
+        """Rows and targets, checked; a row of weight k is there k times."""
+        X, y = self._validated(plain(X), plain(y), reset)
+        Y = self._targets(y)
+        if weights is None:
+            return X, Y
+        weights = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
+        times = np.rint(weights).astype(np.int64)
+        if not np.array_equal(times, weights):
+            raise InvalidInput("sample_weight: got a fraction, expected whole numbers")
+        if not times.any():
+            raise InvalidInput("sample_weight: got zeros only, expected a positive weight")
+        index = np.repeat(np.arange(len(times)), times)
+        return X[index], Y[index]
+
+    def _validated(self, X: Given, y: Given, reset: bool) -> tuple[Any, Any]:
+        raise NotImplementedError
+
+    def _targets(self, y: Any) -> Array:
+        """Targets (M, K) as the channel takes them."""
+        raise NotImplementedError
+
+    @property
+    def _judge(self) -> Judge:
+        raise NotImplementedError
+
+    def _take(self, known: Knowledge) -> None:
+        self._known = known
+        self.n_samples_seen_ = known.rows
+        self.history_ = [dict(entry) for entry in known.history]
+        self.health_ = diagnose(known.history)
+        self.n_iter_ = known.history[-1]["iterations"]
+        beliefs = [model.posterior for model in known.models]
+        self.posterior_: Any = beliefs[0] if len(beliefs) == 1 else beliefs
+        included = np.stack([_inclusion(belief, known.features) for belief in beliefs])
+        self._take_coefficients(*known.coefficients(), included)
+
+    def _take_coefficients(
+        self, mean: Array, std: Array, intercept: Array, included: Array
+    ) -> None:
+        self.coef_: Any = mean
+        self.coef_std_: Any = std
+        self.intercept_: Any = intercept
+        self.inclusion_probability_: Any = included
+
+    # Asking.
+
+    def _seen(self, X: Given) -> Any:
+        check_is_fitted(self, "n_samples_seen_")
+        X = validate_data(self, plain(X), reset=False, **ACCEPTED)
+        return self._known.seen(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _inclusion(belief: Any, features: int) -> Array:
+    """Posterior probability that each coefficient is not zero, (N,)."""
+    prior = coefficient_prior(belief.prior)
+    chance = getattr(prior, "inclusion_probability", None)
+    if chance is None:
+        return np.ones(features)
+    total = belief.total
+    A = np.broadcast_to(total.A, total.B.shape)
+    return np.asarray(chance(A[:features], total.B[:features]))
+
+
+def _line(entry: dict[str, Any]) -> str:
+    error = "" if entry.get("error") is None else f", error before learning {entry['error']:.4g}"
+    return (
+        f"batch {entry['batch'] + 1}: {entry['rows']} rows, {entry['iterations']} iterations "
+        f"({entry['solver']}){error}"
+    )

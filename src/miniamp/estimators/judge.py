@@ -1,0 +1,83 @@
+"""What forecasts were worth: scored on each batch before it is learned from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from miniamp.arrays import Array
+from miniamp.estimators.knowledge import Seen
+
+#: Level of the intervals whose coverage is recorded.
+LEVEL = 0.9
+#: Probabilities are scored as at least this: a certain mistake costs much, not infinitely much.
+LEAST_PROBABILITY = 1e-15
+
+
+def judge_numbers(Y: Array, seen: list[Seen]) -> dict[str, Any]:
+    """Scores of a regression: log-density, squared error, and whether the error bars were right.
+
+    `surprise` is the mean squared residual in units of its own forecast: 1, give or take
+    `surprise_std`, where the model is right.
+    """
+    y, (channel, omega, V) = Y[:, 0], seen[0]
+    mean, var = channel.predict(omega, V)
+    var = np.maximum(var, np.finfo(np.float64).tiny)
+    square = np.square(y - mean)
+    inside = square <= ndtri(0.5 + LEVEL / 2.0) ** 2 * var
+    return {
+        "score": float(np.mean(channel.log_partition(y, omega, V))),
+        "error": float(np.mean(square)),
+        "error_std": float(np.std(square) / np.sqrt(len(y))),
+        "expected_error": float(np.mean(var)),
+        "surprise": float(np.mean(square / var)),
+        "surprise_std": float(np.sqrt(2.0 / len(y))),
+        "coverage": float(np.mean(inside)),
+    }
+
+
+def judge_labels(Y: Array, seen: list[Seen]) -> dict[str, Any]:
+    """Scores of a classification: log-probability, share of mistakes, and calibration.
+
+    `surprise` is the Brier score in units of what the probabilities themselves expect of it.
+    """
+    probability = class_probabilities(seen)
+    if Y.shape[1] == 1:
+        truth = np.column_stack([Y[:, 0] < 0.0, Y[:, 0] > 0.0])
+    else:
+        truth = Y > 0.0
+    given = np.maximum(probability[truth], LEAST_PROBABILITY)
+    wrong = np.argmax(probability, axis=1) != np.argmax(truth, axis=1)
+    # (t - p)^2 summed over the classes, with one class true: its mean and variance under p.
+    brier = np.square(truth - probability).sum(axis=1)
+    outcome = 1.0 - 2.0 * probability + np.square(probability).sum(axis=1, keepdims=True)
+    expected = np.sum(probability * outcome, axis=1)
+    spread = np.sum(probability * np.square(outcome), axis=1) - np.square(expected)
+    total = max(float(expected.sum()), np.finfo(np.float64).tiny)
+    error = float(np.mean(wrong))
+    return {
+        "score": float(np.mean(np.log(given))),
+        "error": error,
+        "error_std": float(np.std(wrong) / np.sqrt(len(wrong))),
+        "expected_error": float(np.mean(1.0 - probability.max(axis=1))),
+        "surprise": float(brier.sum()) / total,
+        "surprise_std": float(np.sqrt(max(float(spread.sum()), 0.0))) / total,
+        "coverage": None,
+    }
+
+
+def class_probabilities(seen: list[Seen]) -> Array:
+    """Probability of each class, (M, classes), from the channels' own.
+
+    Two classes have one belief. More have one each, this class against the others; given that
+    exactly one class is true, its probability is proportional to its odds.
+    """
+    chances = [channel.predict_proba(omega, V) for channel, omega, V in seen]  # type: ignore[attr-defined]
+    if len(chances) == 1:
+        return np.asarray(chances[0])
+    odds = [np.log(np.maximum(c, 1e-300)) for c in chances]
+    log_odds = np.stack([pair[..., 1] - pair[..., 0] for pair in odds], axis=-1)
+    weights = np.exp(log_odds - log_odds.max(axis=-1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
