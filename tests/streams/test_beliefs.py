@@ -40,6 +40,7 @@ def arguments(cls, rng):
         "SparseRows": {"dim": 2, "rho": third, "mean": rng.normal(size=2)},
         "NonNegativeRows": {"dim": 2, "var": third},
         "MeanFieldRows": {"prior": priors.GaussBernoulli(third), "dim": 2},
+        "WithIntercept": {"inner": priors.Laplace(third), "intercept_var": 7.0 * third},
         "Poisson": {"link": "softplus", "exposure": third},
         "Interval": {"thresholds": np.sort(rng.normal(size=3)), "var": third},
         "GaussBernoulli": {"rho": third, "mean": rng.normal(), "var": rng.gamma(1.0)},
