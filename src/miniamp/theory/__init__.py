@@ -1,5 +1,6 @@
 """Theory: what Mini-AMP will do before it has seen a row, for every prior and channel."""
 
+from miniamp.theory import lowrank
 from miniamp.theory.choices import Choice
 from miniamp.theory.curves import Curve
 from miniamp.theory.decay import DecayRate, decay_rate
@@ -41,6 +42,7 @@ __all__ = [
     "free_energy",
     "generalisation_error",
     "learning_curve",
+    "lowrank",
     "mmse_curve",
     "mutual_information",
     "offline_curve",

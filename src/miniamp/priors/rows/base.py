@@ -76,7 +76,9 @@ class RowPrior(Parametric, ABC):
         """E x eta(A, B)' for B ~ N(A x, A), over rows (n, R) of the prior and normals (n, R)."""
         mean = self.totals(A, rows @ A + noise @ root(A))[0]
         cross = rows.T @ mean / len(rows)
-        return np.asarray((cross + cross.T) / 2.0)
+        # An overlap is positive semi-definite; its average over finitely many draws may miss that.
+        values, vectors = np.linalg.eigh((cross + cross.T) / 2.0)
+        return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
     def second_moment(self, rows: Array) -> Array:
         """E x x', over the same draws."""
