@@ -13,6 +13,7 @@ from miniamp.estimators.classifier import MiniAMPClassifier
 from miniamp.estimators.clusterer import MiniAMPClusterer
 from miniamp.estimators.health import Finding, HealthReport, HealthWarning
 from miniamp.estimators.regressor import MiniAMPRegressor
+from miniamp.estimators.saving import load
 
 __all__ = [
     "Finding",
@@ -21,4 +22,5 @@ __all__ = [
     "MiniAMPClassifier",
     "MiniAMPClusterer",
     "MiniAMPRegressor",
+    "load",
 ]

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -19,13 +18,14 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from miniamp import checks
+from miniamp import streams
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.errors import InvalidInput
 from miniamp.estimators.batching import cut
-from miniamp.estimators.health import HealthReport, HealthWarning, diagnose
+from miniamp.estimators.health import HealthWarning, diagnose
 from miniamp.estimators.knowledge import Judge, Knowledge
+from miniamp.estimators.saving import knowledge_of, labels_of, labels_state, state_of
 from miniamp.estimators.settings import Settings, coefficient_prior
 from miniamp.estimators.tables import plain
 
@@ -165,9 +165,7 @@ class StreamingEstimator(BaseEstimator):
         included = np.stack([_inclusion(belief, known.features) for belief in beliefs])
         self._take_coefficients(*known.coefficients(), included)
 
-    def _take_coefficients(
-        self, mean: Array, std: Array, intercept: Array, included: Array
-    ) -> None:
+    def _take_coefficients(self, mean: Array, std: Array, intercept: Any, included: Array) -> None:
         self.coef_: Any = mean
         self.coef_std_: Any = std
         self.intercept_: Any = intercept
@@ -179,6 +177,61 @@ class StreamingEstimator(BaseEstimator):
         check_is_fitted(self, "n_samples_seen_")
         X = validate_data(self, plain(X), reset=False, **ACCEPTED)
         return self._known.seen(X)
+
+    # Files.
+
+    def save(self, path: str | os.PathLike[str], stream: dict[str, Any] | None = None) -> None:
+        """Write the estimator to one file, all or nothing, without pickle; `miniamp.load` reads it.
+
+        Parameters
+        ----------
+        path : path
+            The file; the one before it stays beside it (`miniamp.streams.save`).
+        stream : dict, optional
+            What else to keep in it, such as `batch.state()`, the place in a stream.
+        """
+        streams.save(path, self.state(stream))
+
+    def state(self, stream: dict[str, Any] | None = None) -> dict[str, Any]:
+        """All of the estimator in plain values and beliefs, as `miniamp.streams.save` takes them."""
+        fitted: dict[str, Any] = {}
+        if hasattr(self, "_known"):
+            fitted = {name: labels_state(getattr(self, name)) for name in self._labels_held()}
+            fitted["known"] = state_of(self._known)
+        return {
+            "estimator": type(self).__name__,
+            "parameters": self.get_params(deep=False),
+            "fitted": fitted,
+            "stream": stream,
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """The estimator whose `state` this is."""
+        if state.get("estimator") != cls.__name__:
+            raise InvalidInput(
+                f"state: holds {state.get('estimator')!r}, expected {cls.__name__!r}; "
+                "miniamp.load finds the class by itself"
+            )
+        new = cls(**state["parameters"])
+        fitted = dict(state["fitted"])
+        if "known" in fitted:
+            known = knowledge_of(fitted.pop("known"), new._settings())
+            new.n_features_in_ = known.features
+            for name, labels in fitted.items():
+                setattr(new, name, labels_of(labels))
+            new._take(known)
+        if state["stream"] is not None:
+            new.stream_ = state["stream"]
+        return new
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The estimator of this class that was saved; see `miniamp.load`."""
+        return cls.from_state(streams.load(path))
+
+    def _labels_held(self) -> list[str]:
+        return [name for name in ("feature_names_in_", "classes_") if hasattr(self, name)]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

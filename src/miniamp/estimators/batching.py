@@ -43,7 +43,7 @@ def auto_rows(settings: Settings, X: Any) -> int:
     """Rows of a batch: as many as the solver can take, or as the theory says are worth it."""
     rows, features = X.shape
     if _takes_amp(settings, X):
-        return rows if rows * features <= AT_ONCE else _planned(settings, rows, features)
+        return int(rows) if rows * features <= AT_ONCE else _planned(settings, rows, features)
     memory = settings.memory_for(features)
     sizes = np.unique(np.geomspace(1, rows, 200).astype(int))
     stack = sizes + memory

@@ -71,6 +71,7 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
         """
         first = not hasattr(self, "_known")
         with self._all_or_nothing():
+            wanted: Any = None if first else self.classes_
             if classes is not None:
                 wanted = np.unique(column_or_1d(classes))
                 if not first and not np.array_equal(wanted, self.classes_):
@@ -78,10 +79,6 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
                         f"classes: got {wanted.tolist()}, expected {self.classes_.tolist()} as in "
                         "the first call; leave it out, or clone the estimator to begin anew"
                     )
-            elif not first:
-                wanted = self.classes_
-            else:
-                wanted = None
             self._classes_to_be = wanted
             self._partial_fit(X, y, sample_weight, first=first)
         return self

@@ -125,8 +125,6 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
     def _judge(self) -> Judge:
         return judge_numbers
 
-    def _take_coefficients(
-        self, mean: Array, std: Array, intercept: Array, included: Array
-    ) -> None:
+    def _take_coefficients(self, mean: Array, std: Array, intercept: Any, included: Array) -> None:
         super()._take_coefficients(mean[0], std[0], float(intercept[0]), included[0])
         self.noise_ = float(np.mean(getattr(self._known.models[0].channel, "var", np.nan)))
