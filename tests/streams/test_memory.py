@@ -20,7 +20,7 @@ def benchmark():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc for resident memory")
-@pytest.mark.parametrize("kind", ["parquet", "csv"])
+@pytest.mark.parametrize("kind", [pytest.param("parquet", marks=pytest.mark.slow), "csv"])
 def test_a_file_larger_than_the_limit_is_streamed_within_it(kind, benchmark, tmp_path):
     """A larger file must not take noticeably more memory, with dictionaries as pandas writes them.
 
