@@ -8,6 +8,7 @@ import typer
 
 import miniamp
 from miniamp.cli.demo import demo
+from miniamp.cli.reproduce import reproduce
 
 app = typer.Typer(
     name="miniamp",
@@ -36,5 +37,6 @@ def options(
 
 
 app.command()(demo)
+app.command()(reproduce)
 
 command = typer.main.get_command(app)

@@ -1,0 +1,95 @@
+"""`miniamp reproduce`: the figures of the paper, and more, with their numbers checked."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from miniamp.experiments.claims import Claim
+
+
+def reproduce(
+    figure: Annotated[
+        str,
+        typer.Argument(help="figure1, figure2, figure3, figure4, beyond, all, or one of beyond-*."),
+    ],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small problems and few seeds: minutes in all.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for CSV, PNG and PDF; a run there is taken up again."),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Realisations of each simulation.", min=1)
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Processes at a time, one thread each.", min=1)] = 1,
+) -> None:
+    """Compute a figure's numbers, draw it from them, and compare with what the paper says.
+
+    Without --out, everything goes to reproduced/ or, if quick, to reproduced-quick/. What is
+    finished there is not run again, so an interrupted run goes on where it was.
+    """
+    # Slow to load: not before there is something to do.
+    from miniamp.experiments.figure import Scale, load, names
+    from miniamp.experiments.figure import reproduce as make
+
+    folder = out if out is not None else Path("reproduced-quick" if quick else "reproduced")
+    scale = Scale(quick, seeds)
+    console = Console()
+    wanted = names(figure)
+    disagreements = 0
+    for name in wanted:
+        start = time.perf_counter()
+        title = load(name).title
+        with Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+        ) as progress:
+            bar = progress.add_task(f"{name:<13}", total=len(load(name).tasks(scale)))
+            claims = make(name, folder, scale, jobs, lambda _, p=progress, b=bar: p.advance(b))
+        console.print(_table(f"{name}: {title}", claims))
+        disagreements += sum(not claim.agrees for claim in claims)
+        seconds = time.perf_counter() - start
+        console.print(f"{folder / name}.png, .pdf and CSV files, in {seconds:.0f} s\n")
+    if disagreements:
+        console.print(f"[bold red]{disagreements} do not agree[/bold red]")
+        raise typer.Exit(1)
+    console.print("[bold green]all agree[/bold green]")
+
+
+def _table(title: str, claims: list[Claim]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for name in ("panel", "what", "paper", "corrected", "ours", "agrees"):
+        table.add_column(name)
+    for claim in claims:
+        table.add_row(
+            claim.panel,
+            claim.what,
+            claim.paper,
+            claim.corrected,
+            claim.ours,
+            "[green]yes[/green]" if claim.agrees else "[bold red]no[/bold red]",
+        )
+    notes = dict.fromkeys(f"{claim.what}: {claim.note}" for claim in claims if claim.note)
+    if notes:
+        table.caption, table.caption_justify = "\n".join(notes), "left"
+    return table

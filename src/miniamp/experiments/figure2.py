@@ -1,0 +1,214 @@
+"""Figure 2: why Mini-AMP jumps. The landscape batch after batch, and where it is optimal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from miniamp import channels, priors, theory
+from miniamp.experiments import look
+from miniamp.experiments.claims import Claim
+from miniamp.experiments.figure import Figure, Scale, Tables
+from miniamp.experiments.tables import Row, Table
+from miniamp.experiments.tasks import Task
+
+HERE = "miniamp.experiments.figure2"
+PRIOR, CHANNEL = priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-8)
+ALPHA_B, SHOWN = 0.35, 5
+STEP = 0.15
+BATCHES, THRESHOLDS = 10, 6
+
+#: Errata C2, from the sixth batch to the first.
+T = (0.315445, 0.323439, 0.332952, 0.343865, 0.356144, 0.369971)
+S = (0.318872, 0.333799, 0.354218, 0.381931, 0.420741, 0.480210)
+
+
+def tasks(scale: Scale) -> list[Task]:
+    """One task a batch of the landscape, one a strip of the diagram, one for its edges."""
+    points = scale.choose(600, 200)
+    sizes = np.round(np.linspace(0.25, 0.5, scale.choose(126, 26)), 6)
+    return [
+        *(Task("left", f"{HERE}:landscape", {"batch": k, "points": points}) for k in _batches()),
+        Task("edges", f"{HERE}:edges", {}),
+        *(
+            Task("right", f"{HERE}:strip", {"sizes": [float(a) for a in part]})
+            for part in np.array_split(sizes, 6)
+        ),
+    ]
+
+
+def _batches() -> range:
+    return range(1, SHOWN + 1)
+
+
+def landscape(batch: int, points: int) -> list[Row]:
+    """i_RS^b(E) while the batch is processed, and its stationary points."""
+    before = 0.0
+    if batch > 1:
+        curve = theory.learning_curve(PRIOR, CHANNEL, ALPHA_B, batches=batch - 1)
+        before = float(curve.lam[-1])
+    reached = theory.learning_curve(PRIOR, CHANNEL, ALPHA_B, batches=batch).mse[-1]
+    E = np.geomspace(1e-9, 0.3, points)
+    i = theory.mutual_information(PRIOR, CHANNEL, E, ALPHA_B, before)
+    rows: list[Row] = [
+        {"kind": "line", "batch": batch, "mse": e, "information": value}
+        for e, value in zip(E.tolist(), i.tolist(), strict=True)
+    ]
+    found = [p for p in theory.fixed_points(PRIOR, CHANNEL, ALPHA_B, before) if p.stable]
+    best = min(found, key=lambda point: point.mutual_information)
+    for point in found:
+        rows.append(
+            {
+                "kind": "minimum",
+                "batch": batch,
+                "mse": point.mse,
+                "information": point.mutual_information,
+                "global": int(point is best),
+                "amp": int(abs(point.mse / reached - 1.0) < 1e-6),
+            }
+        )
+    return rows
+
+
+def strip(sizes: list[float]) -> list[Row]:
+    """Errors of Mini-AMP and of exact inference for some batch sizes."""
+    return [
+        {
+            "alpha_b": a,
+            "batch": found.batch,
+            "mse": found.mse,
+            "mmse": found.mmse,
+            "hard": int(found.status == "hard"),
+            "trapped": int(found.trapped),
+        }
+        for a in sizes
+        for found in theory.verdict(PRIOR, CHANNEL, a, BATCHES)
+    ]
+
+
+def edges() -> list[Row]:
+    """T_k and S_k."""
+    found = theory.batch_thresholds(PRIOR, CHANNEL, THRESHOLDS)
+    return [
+        {"batch": k + 1, "information": t, "spinodal": s}
+        for k, (t, s) in enumerate(zip(*found, strict=True))
+    ]
+
+
+def draw(tables: Tables) -> Any:
+    """The landscape on the left, the diagram on the right."""
+    made, (left, right) = look.figure(10.0, 4.3, 2, width_ratios=[1.0, 1.15])
+    _draw_landscape(left, tables["left"])
+    _draw_diagram(made, right, tables["right"], tables["edges"])
+    return made
+
+
+def _draw_landscape(ax: Any, table: Table) -> None:
+    dashes = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+    for k in _batches():
+        line, style = table.where(kind="line", batch=k), look.style(k - 1)
+        # Landscapes differ by constants that say nothing: each is shown above its own minimum, and
+        # above the next one.
+        zero = float(np.min(line["information"])) - STEP * (SHOWN - k)
+        ax.plot(
+            line["mse"], line["information"] - zero, color=style.colour, ls=dashes[k - 1], zorder=2,
+            label=f"batch {k}",
+        )  # fmt: skip
+        for point in table.where(kind="minimum", batch=k).rows:
+            spot = float(point["mse"]), float(point["information"]) - zero
+            here = point["amp"] == "1"
+            ax.plot(
+                *spot,
+                marker="*" if here else "o",
+                ms=13 if here else 7,
+                mfc=style.colour if here else "white",
+                mec="black" if here else style.colour,
+                mew=0.8 if here else 1.6,
+                zorder=4,
+            )
+    ax.plot([], [], "*", color="0.5", mec="black", ms=12, label="where AMP sits")
+    ax.plot([], [], "o", mfc="white", mec="0.4", mew=1.6, ms=7, label="other minimum")
+    ax.set_xscale("log")
+    ax.set_ylim(-0.12, 1.25)
+    ax.set_xlim(1e-9, 0.4)
+    ax.set_xlabel(r"error $\mathcal{E}$")
+    ax.set_ylabel(r"$i^b_\mathrm{RS}(\mathcal{E})$ above its minimum, shifted  (nats)")
+    ax.text(6e-8, -0.09, "good", ha="center", style="italic", fontsize=9)
+    ax.text(0.03, -0.09, "bad", ha="center", style="italic", fontsize=9)
+    look.letter(ax, "a", rf"the landscape, $\alpha_b = {ALPHA_B}$")
+    ax.legend(loc="upper left", ncols=2)
+
+
+def _draw_diagram(made: Any, ax: Any, table: Table, edges_: Table) -> None:
+    sizes, batches = np.array(table.values("alpha_b")), np.array(table.values("batch"))
+    shape = len(sizes), len(batches)
+    error = np.log10(table["mse"].reshape(shape)).T
+    mesh = ax.pcolormesh(sizes, batches, error, shading="nearest", cmap="cividis", rasterized=True)
+    made.colorbar(mesh, ax=ax, label=r"$\log_{10}$ MSE of Mini-AMP", pad=0.02)
+    for k, t, s in zip(edges_["batch"], edges_["information"], edges_["spinodal"], strict=True):
+        ax.plot([s, s], [k - 0.5, k + 0.5], color="white", lw=2.4)
+        ax.plot([t, t], [k - 0.5, k + 0.5], color="white", lw=2.4, ls=(0, (1.2, 0.8)))
+        ax.fill_betweenx(
+            [k - 0.5, k + 0.5], t, s, facecolor="none", edgecolor="white", hatch="///", lw=0.0
+        )
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    ax.legend(
+        handles=[
+            Line2D([], [], color="white", lw=2.4, label=r"$S_k$: AMP escapes above"),
+            Line2D([], [], color="white", lw=2.4, ls=(0, (1.2, 0.8)), label=r"$T_k$: good is best above"),
+            Patch(facecolor="none", edgecolor="white", hatch="///", label="hard"),
+        ],
+        loc="upper left",
+        bbox_to_anchor=(0.0, 0.995),
+        labelcolor="white",
+    )  # fmt: skip
+    ax.text(0.262, 2.0, "optimal", color="black", style="italic")
+    ax.text(0.487, 4.5, "optimal", color="white", style="italic", ha="center", rotation=90)
+    ax.set_xlabel(r"batch size $\alpha_b$")
+    ax.set_ylabel("batch $k$")
+    ax.set_yticks(range(1, BATCHES + 1))
+    ax.grid(False)
+    look.letter(ax, "b", "error of Mini-AMP, and where it is not optimal")
+
+
+def judge(tables: Tables, scale: Scale) -> list[Claim]:
+    """Minima and edges."""
+    left, edges_ = tables["left"], tables["edges"]
+    minima = [len(left.where(kind="minimum", batch=k)) for k in _batches()]
+    trapped = [
+        k for k in _batches() if len(left.where(kind="minimum", batch=k, amp=1, **{"global": 0}))
+    ]
+    t, s = edges_["information"], edges_["spinodal"]
+    inside = _between(tables["right"], t, s)
+    return [
+        Claim("2 left", "minima of i_RS^b, batches 1 to 5", "two, at last one",
+              ", ".join(map(str, minima)), minima == [2, 2, 2, 2, 1]),
+        Claim("2 left", "AMP sits in the wrong minimum at batches", "some, after the first",
+              ", ".join(map(str, trapped)), trapped == [3, 4]),
+        Claim("2 right", "T_6 to T_1", "0.3 = rho", _list(t[::-1]),
+              bool(np.allclose(t[::-1], T, atol=2e-6)), _list(np.array(T)),
+              "the print is the noiseless statement"),
+        Claim("2 right", "S_6 to S_1", "0.49", _list(s[::-1]),
+              bool(np.allclose(s[::-1], S, atol=2e-6)), _list(np.array(S))),
+        Claim("2 right", "trapped exactly where T_k < alpha_b < S_k, k = 1 to 6",
+              "a region between the lines", f"{inside:.1%} of the grid", inside == 1.0),
+    ]  # fmt: skip
+
+
+def _list(values: Any) -> str:
+    return ", ".join(f"{value:.4f}" for value in values)
+
+
+def _between(table: Table, t: Any, s: Any) -> float:
+    """Share of the diagram where the verdict is what the edges say."""
+    k = table["batch"].astype(int)
+    known = k <= len(t)
+    a, at = table["alpha_b"][known], k[known] - 1
+    expected = (t[at] < a) & (a < s[at])
+    return float(np.mean(expected == (table["trapped"][known] == 1)))
+
+
+FIGURE = Figure("Phase transitions of streaming sparse regression", tasks, draw, judge)

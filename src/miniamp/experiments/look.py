@@ -1,0 +1,90 @@
+"""How figures look: colours for the colour-blind, markers and lines for print in grey."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from miniamp.arrays import Array
+from miniamp.errors import MissingExtra
+
+#: Okabe and Ito's colours without the yellow, from dark to light as far as they go.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5D4A9C", "#6B6B6B")
+MARKERS = ("o", "s", "^", "D", "v", "<", "h", ">")
+
+RC = {
+    "font.size": 9.0,
+    "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.2,
+    "legend.fontsize": 7.5,
+    "legend.frameon": False,
+    "lines.linewidth": 1.5,
+    "mathtext.fontset": "cm",
+    "pdf.fonttype": 42,
+}
+
+
+class Style(NamedTuple):
+    """A colour and a marker that always go together."""
+
+    colour: str
+    marker: str
+
+
+def style(i: int) -> Style:
+    """The i-th pair."""
+    return Style(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)])
+
+
+def context() -> Any:
+    """The settings under which a figure must be drawn and saved, as a context."""
+    try:
+        from matplotlib import rc_context
+    except ImportError as error:
+        raise MissingExtra('figures need matplotlib; pip install "miniamp[report]"') from error
+    return rc_context(RC)
+
+
+def figure(width: float, height: float, columns: int = 1, **kwargs: Any) -> tuple[Any, list[Any]]:
+    """A matplotlib figure and its row of axes."""
+    from matplotlib.figure import Figure
+
+    made = Figure(figsize=(width, height), layout="constrained")
+    return made, list(made.subplots(1, columns, squeeze=False, **kwargs)[0])
+
+
+def bars(ax: Any, x: Array, quartiles: Sequence[Array], look: Style, **kwargs: Any) -> None:
+    """Markers at the medians, bars between the quartiles."""
+    median, low, high = quartiles
+    error = np.clip([median - low, high - median], 0.0, None)
+    ax.errorbar(
+        x,
+        median,
+        yerr=error,
+        linestyle="none",
+        marker=look.marker,
+        color=look.colour,
+        markeredgecolor="white",
+        markeredgewidth=0.4,
+        elinewidth=0.8,
+        **{"markersize": 5.0, **kwargs},
+    )
+
+
+def letter(ax: Any, text: str, title: str) -> None:
+    """Name a panel."""
+    ax.set_title(rf"({text})  {title}", fontsize=9.5)
+
+
+def below(figure: Any, handles: Sequence[Any], labels: Sequence[str], columns: int) -> None:
+    """A legend under the figure, where it covers nothing."""
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False
+    )
