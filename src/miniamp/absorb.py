@@ -23,6 +23,10 @@ ILL = 10.0
 #: this limit none). Batches that wander harmlessly near a threshold stay below 1.3.
 UNSETTLED = 3.0
 
+#: What one row may add by chance alone: where coefficients are sparse, a row that meets one of them
+#: has a residual far outside its error bars (seen: 64 for a sparse row under a Laplace prior).
+HEAVY = 30.0
+
 
 @dataclass(frozen=True, slots=True)
 class Stop:
@@ -272,9 +276,10 @@ def _sound(info: Info, rows: int) -> bool:
     A single iteration starts from the belief itself and cannot have converged falsely, so one
     strange row in a fully online stream is no reason to refuse it. With few rows the figure
     fluctuates like chi-squared over its degrees of freedom: three of its standard deviations are
-    allowed for.
+    allowed for, or what a single row on a sparse coefficient may bring (`HEAVY`).
     """
     if not np.isfinite(info.trace[-1]):
         return False
     limit = ILL if info.converged else UNSETTLED
-    return info.iterations == 1 or info.health < limit * (1.0 + 3.0 * np.sqrt(2.0 / rows))
+    chance = max(3.0 * np.sqrt(2.0 / rows), HEAVY / rows)
+    return info.iterations == 1 or info.health < limit * (1.0 + chance)

@@ -1,0 +1,154 @@
+"""The robust solver: right for any design, with any prior and channel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from miniamp import Posterior, Stop, absorb, channels, evidence, priors
+from miniamp.datasets import ensembles, glm_stream
+from miniamp.errors import IllBatch, InvalidInput
+from miniamp.evidence.joint import Sites, solve, squared
+
+DESIGNS = {
+    "iid": ensembles.Iid(),
+    "AR(.95)": ensembles.Correlated(0.95),
+    "mean": ensembles.Offset(1.0),
+    "factors": ensembles.LowRank(10, 0.9),
+    "rows": ensembles.RowScales(1.0),
+    "columns": ensembles.ColumnScales(1.0),
+    "sparse": ensembles.SparseBinary(0.02),
+    "duplicated": ensembles.Duplicated(0.5),
+    "condition 1e6": ensembles.IllConditioned(1e6),
+}
+CHANNELS = [channels.Gaussian(1e-2), channels.Probit(1e-2), channels.Logistic()]
+PRIORS = [priors.GaussBernoulli(0.1), priors.Laplace(0.3), priors.Gaussian(var=0.1)]
+
+
+def relative_error(estimate, truth):
+    return np.mean(np.square(estimate - truth)) / np.mean(np.square(truth))
+
+
+@pytest.mark.parametrize("rows", [7, 30, 90])
+def test_joint_marginals_and_cavities_are_those_of_the_dense_gaussian(rng, rows):
+    N = 30
+    R, t = rng.normal(size=(rows, N)), rng.normal(size=rows)
+    sites = Sites(rng.uniform(0.1, 10.0, N), rng.normal(size=N))
+    joint = solve(*squared(R, t), sites)
+    covariance = np.linalg.inv(np.diag(sites.precision) + R.T @ R)
+    mean = covariance @ (sites.linear + R.T @ t)
+    np.testing.assert_allclose(joint.mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(joint.var, np.diag(covariance), rtol=1e-9)
+    np.testing.assert_allclose(
+        joint.field.A, 1.0 / np.diag(covariance) - sites.precision, rtol=1e-7
+    )
+    np.testing.assert_allclose(
+        joint.field.B, mean / np.diag(covariance) - sites.linear, rtol=1e-7, atol=1e-7
+    )
+    extra = rng.normal(size=(5, N))
+    np.testing.assert_allclose(
+        joint.variance_of(extra), np.einsum("ij,jk,ik->i", extra, covariance, extra), rtol=1e-9
+    )
+
+
+def test_a_row_left_out_is_the_gaussian_without_it(rng):
+    N, rows = 12, 5
+    R, t = rng.normal(size=(rows, N)), rng.normal(size=rows)
+    sites = Sites(np.ones(N), np.zeros(N))
+    omega, V = solve(R, t, sites).left_out(t, slice(3, None))
+    others = solve(np.delete(R, 4, 0), np.delete(t, 4), sites)
+    assert omega[1] == pytest.approx(R[4] @ others.mean)
+    assert V[1] == pytest.approx(others.variance_of(R[4:])[0])
+
+
+def test_gaussian_prior_and_channel_give_ridge_regression(rng):
+    Phi = rng.normal(size=(50, 80)) + 2.0 * rng.normal(size=(50, 1))
+    y = rng.normal(size=50)
+    belief, info = absorb(
+        Posterior(priors.Gaussian(var=0.5), 80),
+        evidence.RobustBatch(Phi, y, channels.Gaussian(var=0.1)),
+    )
+    precision = Phi.T @ Phi / 0.1 + np.eye(80) / 0.5
+    np.testing.assert_allclose(belief.mean, np.linalg.solve(precision, Phi.T @ y / 0.1), rtol=1e-7)
+    np.testing.assert_allclose(belief.var, np.diag(np.linalg.inv(precision)), rtol=1e-7)
+    assert info.converged
+    assert info.solver == "robust"
+
+
+def test_equals_amp_on_an_independent_design():
+    # N = 600: both have the same fixed point up to 1/sqrt(N) of the posterior deviations.
+    prior, channel = priors.GaussBernoulli(0.2), channels.Gaussian(1e-2)
+    problem = glm_stream(prior, channel, 600, 0.8, 1, 5)
+    Phi, y = problem[0]
+    amp, _ = absorb(Posterior(prior, 600), evidence.Batch(Phi, y, channel))
+    robust, _ = absorb(Posterior(prior, 600), evidence.RobustBatch(Phi, y, channel))
+    away = np.sqrt(np.mean(np.square(amp.mean - robust.mean)) / np.mean(amp.var))
+    assert away < 8.0 / np.sqrt(600)
+
+
+@pytest.mark.parametrize("channel", CHANNELS, ids=lambda c: type(c).__name__)
+@pytest.mark.parametrize("design", DESIGNS.values(), ids=DESIGNS)
+def test_every_design_prior_and_channel_ends_in_a_finite_posterior(design, channel):
+    N = 40
+    for prior in PRIORS:
+        for rows in (1, 13, 2 * N):
+            problem = glm_stream(prior, channel, N, rows / N, 3, 0, design=design)
+            belief = Posterior(prior, N, memory=10)
+            for Phi, y in problem:
+                belief, info = absorb(belief, evidence.RobustBatch(Phi, y, channel), Stop(50))
+                assert np.isfinite(info.health)
+            assert np.isfinite(belief.mean).all()
+            assert (belief.var >= 0.0).all()
+            assert np.isfinite(belief.var).all()
+            assert relative_error(belief.mean, problem.truth) < 3.0
+
+
+def test_probit_on_one_row_has_the_moments_of_the_truncated_gaussian():
+    # A Gaussian prior and one row: EP is exact for the direction of the row.
+    row, prior = np.array([[1.0, 2.0]]), priors.Gaussian(var=1.0)
+    rows = evidence.RobustBatch(row, np.array([1.0]), channels.Probit(0.5))
+    belief, _ = absorb(Posterior(prior, 2, memory=2), rows)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400_000, 2))
+    kept = x[(x @ row[0] + np.sqrt(0.5) * rng.normal(size=len(x))) > 0.0]
+    np.testing.assert_allclose(belief.mean, kept.mean(0), atol=0.01)
+    np.testing.assert_allclose(belief.var, kept.var(0), atol=0.01)
+
+
+def test_rows_without_noise_are_fitted():
+    problem = glm_stream(priors.GaussBernoulli(0.1), channels.Gaussian(0.0), 100, 0.8, 1, 0)
+    belief, _ = absorb(
+        Posterior(priors.GaussBernoulli(0.1), 100),
+        evidence.RobustBatch(*problem[0], channels.Gaussian(0.0)),
+    )
+    assert relative_error(belief.mean, problem.truth) < 1e-6
+
+
+def test_rows_that_contradict_the_model_are_refused_by_name(rng):
+    Phi = rng.normal(size=(60, 30))
+    with pytest.raises(IllBatch, match="belief is unchanged"):
+        absorb(
+            Posterior(priors.GaussBernoulli(0.5), 30),
+            evidence.RobustBatch(Phi, 1e6 * rng.normal(size=60), channels.Gaussian(1e-6)),
+        )
+
+
+def test_rows_of_another_length_are_refused(rng):
+    rows = evidence.RobustBatch(rng.normal(size=(3, 4)), np.zeros(3), channels.Gaussian())
+    with pytest.raises(InvalidInput, match="Phi: got 4 columns"):
+        absorb(Posterior(priors.Gaussian(), 5), rows)
+
+
+def test_a_row_of_zeros_says_nothing(rng):
+    Phi = rng.normal(size=(6, 5))
+    y = rng.normal(size=6)
+    prior = priors.GaussBernoulli(0.5)
+    for channel, labels in (
+        (channels.Gaussian(1.0), y),
+        (channels.Probit(1.0), np.sign(y)),
+    ):
+        start = Posterior(prior, 5)
+        without, _ = absorb(start, evidence.RobustBatch(Phi, labels, channel))
+        padded = np.vstack([Phi, np.zeros((1, 5))])
+        with_zeros, _ = absorb(start, evidence.RobustBatch(padded, np.append(labels, 1.0), channel))
+        np.testing.assert_allclose(with_zeros.mean, without.mean, atol=1e-4)

@@ -1,0 +1,158 @@
+"""Hyper-parameters learned from the stream."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from miniamp import Posterior, absorb, channels, evidence, learning, priors, stream
+from miniamp.datasets import ensembles, glm_stream
+from miniamp.errors import InvalidInput
+
+GUESS = priors.GaussBernoulli(0.1)
+
+
+def relative_error(belief, truth):
+    return np.mean(np.square(belief.mean - truth)) / np.mean(np.square(truth))
+
+
+def learned(problem, N, solver=evidence.AutoBatch, memory=0, prior=GUESS):
+    model = learning.Model(Posterior(prior, N, memory=memory), channels.Gaussian(1.0))
+    models = stream(model, (learning.Learn(Phi, y, solver) for Phi, y in problem))
+    return [after for after, _ in models][-1]
+
+
+def test_the_first_batch_sets_the_scale():
+    rng = np.random.default_rng(0)
+    Phi, y = 1e3 * rng.normal(size=(40, 30)), 1e5 * rng.normal(size=40)
+    model = learning.Model(Posterior(GUESS, 30), channels.Gaussian(1.0))
+    prior, channel = learning.initial(model, evidence.RobustBatch(Phi, y, model.channel))
+    assert float(channel.var) == pytest.approx(np.var(y) / 2.0)
+    signal = 0.1 * float(prior.var) * 30 * np.mean(np.square(Phi))
+    assert signal == pytest.approx(np.var(y) / 2.0)
+
+
+@pytest.mark.parametrize("solver", [evidence.Batch, evidence.RobustBatch, evidence.AutoBatch])
+def test_every_solver_learns(solver):
+    # N = 300, 60 non-zero: rho to about 1/sqrt(60), the noise to sqrt(2/600) and what it shares.
+    N, channel = 300, channels.Gaussian(1e-2)
+    problem = glm_stream(priors.GaussBernoulli(0.2), channel, N, 0.5, 4, 0, stratified=True)
+    model = learned(problem, N, solver)
+    assert float(model.posterior.prior.rho) == pytest.approx(0.2, rel=0.35)
+    assert float(model.channel.var) == pytest.approx(1e-2, rel=0.35)
+    assert model.batches == 4
+
+
+def test_learning_works_with_memory_on_correlated_rows():
+    N, channel, truth = 100, channels.Gaussian(1e-2), priors.GaussBernoulli(0.2)
+    problem = glm_stream(truth, channel, N, 0.5, 6, 1, design=ensembles.LowRank(5, 0.8))
+    model = learned(problem, N, memory=25)
+    oracle = Posterior(truth, N, memory=25)
+    for Phi, y in problem:
+        oracle, _ = absorb(oracle, evidence.RobustBatch(Phi, y, channel))
+    # Twenty non-zero coefficients teach rho and the slab to about a quarter.
+    assert relative_error(model, problem.truth) < 2.0 * relative_error(oracle, problem.truth)
+    assert float(model.channel.var) == pytest.approx(1e-2, rel=0.5)
+
+
+def test_the_given_model_stays_and_a_scaled_one_keeps_what_it_learned():
+    problem = glm_stream(priors.Gaussian(), channels.Gaussian(0.1), 40, 1.0, 1, 0)
+    start = learning.Model(Posterior(priors.Gaussian(), 40), channels.Gaussian(1.0))
+    model, info = absorb(start, learning.Learn(*problem[0]))
+    assert start.batches == 0
+    assert float(start.channel.var) == 1.0
+    assert info.solver in ("amp", "robust")
+    half = model.scaled(0.5)
+    np.testing.assert_allclose(half.posterior.tilt.A, 0.5 * model.posterior.tilt.A)
+    assert half.channel == model.channel
+
+
+def test_labels_keep_their_channel_and_learn_their_prior():
+    prior, channel = priors.Gaussian(var=4.0), channels.Logistic()
+    problem = glm_stream(prior, channel, 60, 2.0, 4, 0)
+    model = learning.Model(Posterior(priors.Gaussian(), 60), channel)
+    for Phi, y in problem:
+        model, _ = absorb(model, learning.Learn(Phi, y, fixed=("mean",)))
+    assert model.channel == channel
+    assert float(model.posterior.prior.mean) == 0.0
+    assert 1.0 < float(model.posterior.prior.var) < 16.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rho", "noise"), [(0.05, 1e-3), (0.1, 1e-2), (0.2, 1e-2), (0.2, 0.1), (0.3, 1e-2)]
+)
+def test_learning_costs_little_against_the_oracle(rho, noise):
+    # N = 2000, alpha = 3 in ten batches; seed 0, a stratified truth.
+    N, prior, channel = 2000, priors.GaussBernoulli(rho), channels.Gaussian(noise)
+    problem = glm_stream(prior, channel, N, 0.3, 10, 0, stratified=True)
+    model, oracle = learned(problem, N), Posterior(prior, N)
+    for Phi, y in problem:
+        oracle, _ = absorb(oracle, evidence.Batch(Phi, y, channel))
+    assert relative_error(model, problem.truth) < 1.15 * relative_error(oracle, problem.truth)
+    assert float(model.posterior.prior.rho) == pytest.approx(rho, rel=0.2)
+    assert float(model.posterior.prior.var) == pytest.approx(1.0, rel=0.2)
+    assert float(model.channel.var) == pytest.approx(noise, rel=0.2)
+
+
+def wild_features(rng, rows, N=12):
+    scale, centre = np.geomspace(1e-3, 1e4, N), np.linspace(-5.0, 5.0, N)
+    return (rng.normal(size=(rows, N)) + centre) * scale, scale
+
+
+def test_wild_scales_and_means_need_no_standardising():
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=12)
+    frame, model, errors = None, None, []
+    for _ in range(6):
+        Phi, scale = wild_features(rng, 30)
+        y = 1000.0 + Phi @ (truth / scale) + 0.1 * rng.normal(size=30)
+        frame = evidence.Frame.of(Phi) if frame is None else frame.seeing(Phi)
+        rows = frame.rows(Phi)
+        if model is None:
+            prior = priors.WithIntercept(priors.Gaussian())
+            model = learning.Model(Posterior(prior, 13, memory=4), channels.Gaussian())
+        else:
+            errors.append(np.sqrt(np.mean(np.square(model.forecast(rows)[0] - y))))
+        model, _ = absorb(model, learning.Learn(rows, y))
+    assert errors[-1] < 0.15
+    own, intercept = frame.coefficients(model.mean)
+    np.testing.assert_allclose(own * scale, truth, atol=0.1)
+    assert intercept == pytest.approx(1000.0, abs=0.5)
+
+
+def test_a_frame_fixes_a_feature_when_it_first_varies(rng):
+    first = np.column_stack([rng.normal(size=20), np.full(20, 7.0)])
+    frame = evidence.Frame.of(first)
+    assert (frame.rows(first)[:, 1] == 0.0).all()
+    second = np.column_stack([rng.normal(size=20), 7.0 + 100.0 * rng.normal(size=20)])
+    later = frame.seeing(second)
+    assert later.scale[0] == frame.scale[0]
+    assert later.centre[1] == 7.0
+    assert later.rows(second)[:, 1].std() == pytest.approx(1.0, rel=0.2)
+    with pytest.raises(InvalidInput, match="Phi"):
+        frame.rows(np.ones((2, 3)))
+
+
+def test_a_frame_keeps_sparse_rows_sparse(rng):
+    Phi = sparse.random_array((30, 50), density=0.1, rng=rng, format="csr")
+    frame = evidence.Frame.of(Phi)
+    framed = frame.rows(Phi)
+    assert sparse.issparse(framed)
+    assert framed.nnz == Phi.nnz + 30
+    dense = evidence.Frame.of(Phi.toarray()).rows(Phi.toarray())
+    np.testing.assert_allclose(framed.toarray(), dense)
+
+
+def test_an_intercept_has_its_own_prior(rng):
+    prior = priors.WithIntercept(priors.GaussBernoulli(0.1), intercept_var=100.0)
+    A, B = np.full(4, 2.0), rng.normal(size=4)
+    mean, var = prior.moments(A, B)
+    inner = prior.inner.moments(A[:3], B[:3])
+    np.testing.assert_allclose(mean[:3], inner[0])
+    np.testing.assert_allclose(var[:3], inner[1])
+    assert var[3] == pytest.approx(1.0 / (2.0 + 0.01))
+    draws = prior.sample(rng, (4000, 4), A, B)
+    np.testing.assert_allclose(draws.mean(0), mean, atol=0.1)
+    assert prior.log_partition(A, B).shape == (4,)
