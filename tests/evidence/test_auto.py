@@ -73,7 +73,7 @@ def test_a_belief_with_remembered_rows_stays_with_the_robust_solver():
     )
     _, second = absorb(belief, evidence.AutoBatch(*batch("iid"), NOISY))
     assert (first.solver, second.solver) == ("robust", "robust")
-    assert second.reason == "the belief remembers rows"
+    assert second.reason.startswith("the belief remembers rows")
 
 
 def test_one_may_choose_oneself():

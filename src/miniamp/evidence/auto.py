@@ -108,7 +108,8 @@ class AutoBatch(DrawnRows):
     def refine(self, belief: Posterior, estimate: Moments, memory: Any) -> Step:
         chosen, reason = self.choice(belief)
         step = chosen.refine(belief, estimate, memory)
-        return step._replace(solver="robust" if chosen is not self.amp else "amp", reason=reason)
+        solver = "robust" if chosen is not self.amp else "amp"
+        return step._replace(solver=solver, reason="; ".join(filter(None, [reason, step.reason])))
 
     def conclude(self, belief: Posterior, step: Step) -> Posterior:
         new: Posterior = self.choice(belief)[0].conclude(belief, step)

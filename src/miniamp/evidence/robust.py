@@ -162,6 +162,7 @@ class RobustBatch(DrawnRows):
             or float(np.mean(new.var)) < self.channel.resolution * power(new),
             ended=waited >= PATIENCE,
             solver="robust",
+            reason=f"{sites.held} undecided coefficients held" if sites.held else "",
         )
 
     def conclude(self, belief: Posterior, step: Step) -> Posterior:
