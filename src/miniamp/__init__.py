@@ -33,7 +33,7 @@ __all__ = [
     "theory",
 ]
 
-#: What lives in `miniamp.estimators`, which needs scikit-learn and is imported when first asked for.
+#: What lives in `miniamp.estimators`, which needs scikit-learn and is imported when asked for.
 _ESTIMATORS = ("MiniAMPClassifier", "MiniAMPClusterer", "MiniAMPRegressor", "load")
 
 

@@ -23,7 +23,7 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.errors import InvalidInput
 from miniamp.estimators.batching import cut
-from miniamp.estimators.health import HealthWarning, diagnose
+from miniamp.estimators.health import HealthWarning, diagnose, findings
 from miniamp.estimators.knowledge import Judge, Knowledge
 from miniamp.estimators.saving import knowledge_of, labels_of, labels_state, state_of
 from miniamp.estimators.settings import Settings, coefficient_prior
@@ -95,9 +95,9 @@ class StreamingEstimator(BaseEstimator):
 
     def _absorbed(self, known: Knowledge, X: Any, Y: Array) -> Knowledge:
         """One batch, with a warning where it shows for the first time that the model is wrong."""
-        before = {finding.kind for finding in diagnose(known.history).findings}
+        before = set(known.history[-1]["found"]) if known.history else set()
         known = known.absorbed(X, Y, self._judge)
-        for finding in diagnose(known.history).findings:
+        for finding in findings(known.history):
             if finding.kind not in before:
                 warnings.warn(f"{finding.message} {finding.remedy}", HealthWarning, stacklevel=5)
         if self.verbose:
@@ -157,7 +157,7 @@ class StreamingEstimator(BaseEstimator):
     def _take(self, known: Knowledge) -> None:
         self._known = known
         self.n_samples_seen_ = known.rows
-        self.history_ = [dict(entry) for entry in known.history]
+        self.history_ = list(known.history)
         self.health_ = diagnose(known.history)
         self.n_iter_ = known.history[-1]["iterations"]
         beliefs = [model.posterior for model in known.models]
@@ -193,7 +193,7 @@ class StreamingEstimator(BaseEstimator):
         streams.save(path, self.state(stream))
 
     def state(self, stream: dict[str, Any] | None = None) -> dict[str, Any]:
-        """All of the estimator in plain values and beliefs, as `miniamp.streams.save` takes them."""
+        """All of the estimator in plain values and beliefs, as `miniamp.streams.save` takes it."""
         fitted: dict[str, Any] = {}
         if hasattr(self, "_known"):
             fitted = {name: labels_state(getattr(self, name)) for name in self._labels_held()}

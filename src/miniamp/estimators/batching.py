@@ -18,10 +18,11 @@ from miniamp.evidence.auto import TRUSTED, spectral_outlier
 
 #: Entries of a matrix that AMP takes at once without a thought: 64 MB.
 AT_ONCE = 8_000_000
-#: Multiplications that the robust solver may spend on an iteration of a batch.
-WORK = 2e8
+#: Multiplications that the robust solver may spend on an iteration of a batch: rows with Gaussian
+#: noise are decomposed once, others again and again.
+WORK, WORK_AGAIN = 2e8, 4e6
 #: No batch is chosen smaller than this.
-LEAST_ROWS = 32
+LEAST_ROWS = 128
 #: Rows that are looked at to tell whether AMP can take the design.
 SAMPLED = 512
 
@@ -41,13 +42,14 @@ def cut(batch_size: Given, settings: Settings, X: Any, rng: Any) -> Iterator[NDA
 
 def auto_rows(settings: Settings, X: Any) -> int:
     """Rows of a batch: as many as the solver can take, or as the theory says are worth it."""
-    rows, features = X.shape
+    rows, features = (int(n) for n in X.shape)
     if _takes_amp(settings, X):
-        return int(rows) if rows * features <= AT_ONCE else _planned(settings, rows, features)
+        return rows if rows * features <= AT_ONCE else _planned(settings, rows, features)
+    work = WORK if settings.channel.shift_invariant else WORK_AGAIN
     memory = settings.memory_for(features)
     sizes = np.unique(np.geomspace(1, rows, 200).astype(int))
     stack = sizes + memory
-    affordable = sizes[stack * features * np.minimum(stack, float(features)) <= WORK]
+    affordable = sizes[stack * features * np.minimum(stack, float(features)) <= work]
     return max(int(affordable[-1]) if len(affordable) else 1, min(LEAST_ROWS, rows))
 
 

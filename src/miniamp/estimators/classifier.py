@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from miniamp.arrays import Array, Given
 from miniamp.errors import InvalidInput
@@ -24,7 +24,7 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
     others. Probabilities come from the channel and take in how uncertain the coefficients are.
 
     Parameters are those of `MiniAMPRegressor`; `noise` is the variance of the noise on the margin,
-    1 by default, which sets the scale of the coefficients, or a channel such as channels.Logistic().
+    1 by default, which sets the scale of the coefficients, or a channel: channels.Logistic().
 
     Attributes
     ----------
@@ -114,8 +114,8 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
         unknown = np.setdiff1d(y, classes)
         if len(unknown):
             raise InvalidInput(
-                f"y: got the class {unknown[0]!r}, expected one of {classes.tolist()[:8]}; list all "
-                "classes in the first call of partial_fit"
+                f"y: got the class {unknown[0]!r}, expected one of {classes.tolist()[:8]}; list "
+                "all classes in the first call of partial_fit"
             )
         if len(classes) < 2:
             raise InvalidInput(

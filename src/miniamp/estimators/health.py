@@ -1,10 +1,32 @@
-"""Health of a stream: what happens against what should, and what to do where they differ."""
+"""Health of a stream: what happens against what should, and what to do where they differ.
+
+Everything is told from the history alone, which estimators keep and save: forecasts were scored on
+each batch before it was learned from, and the theory said what to expect of independent features.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+
+#: A verdict is over at least so many batches and rows, the latest ones.
+BATCHES, ROWS = 5, 200
+#: Before so many rows have been learned from, forecasts are no measure of the model.
+LEARNED_ROWS = 64
+#: Squared residuals (Brier scores) this many times as large as forecast, and this many standard
+#: deviations beyond chance, are no accident; nor are residuals so much smaller.
+TOO_LARGE, TOO_SMALL, SIGMAS = 1.5, 0.5, 5.0
+#: An error that has grown by this factor, beyond chance, is a change in the stream.
+GROWN = 1.5
+#: An error this many times as large as the theory's, in every batch of the window.
+BEHIND_THEORY = 3.0
+#: mean g^2 / mean(-dg) beyond this, in every batch of the window, shows AMP at its limits.
+STRAINED = 2.0
+
+Entry = dict[str, Any]
 
 
 class HealthWarning(UserWarning):
@@ -13,20 +35,186 @@ class HealthWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong."""
+    """One thing that is wrong.
+
+    Attributes
+    ----------
+    kind : str
+        "noise", "drift", "design", "overconfidence" or "theory".
+    message : str
+        What is seen, in plain words.
+    remedy : str
+        What to do.
+    """
 
     kind: str
     message: str
     remedy: str
 
+    def __str__(self) -> str:
+        return f"{self.message} {self.remedy}"
+
 
 @dataclass(frozen=True)
 class HealthReport:
-    """All that is wrong; empty when all is well."""
+    """What is wrong with a model now; empty when all is well.
+
+    Attributes
+    ----------
+    findings : tuple of Finding
+        As the latest batches show it.
+    past : tuple of (int, str)
+        Batch and kind of everything that was ever found, when it first showed.
+
+    Examples
+    --------
+    >>> report = diagnose([])
+    >>> report.well, str(report)
+    (True, 'nothing is wrong')
+    """
 
     findings: tuple[Finding, ...] = ()
+    past: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.findings
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.findings)) or "nothing is wrong"
 
 
-def diagnose(history: Sequence[dict[str, Any]]) -> HealthReport:
-    """What the history of a stream shows."""
-    return HealthReport()
+def diagnose(history: Sequence[Entry]) -> HealthReport:
+    """What the history of a stream shows about its model."""
+    past: list[tuple[int, str]] = []
+    for entry in history:
+        known = {kind for _, kind in past}
+        past += [(entry["batch"], kind) for kind in entry.get("found", ()) if kind not in known]
+    return HealthReport(tuple(findings(history)), tuple(past))
+
+
+def findings(history: Sequence[Entry]) -> list[Finding]:
+    """What is wrong as of the latest batch."""
+    recent = _window(history)
+    if not recent:
+        return []
+    found = [*_design(history)]
+    drift = _drift(recent, _window(history[: len(history) - len(recent)]))
+    found += drift
+    if not drift:  # after a change of the stream the error bars are wrong for a while, of course
+        found += _error_bars(recent)
+    found += _theory(recent)
+    return found
+
+
+def _window(history: Sequence[Entry]) -> list[Entry]:
+    """The latest batches that were forecast by a model that had learned something, or nothing."""
+    window: list[Entry] = []
+    rows = 0
+    for entry in reversed(history):
+        before = entry["rows_seen"] - entry["rows"]
+        if entry.get("surprise") is None or before < max(LEARNED_ROWS, entry["features"] // 2):
+            break
+        window.append(entry)
+        rows += entry["rows"]
+        if len(window) >= BATCHES and rows >= ROWS:
+            return window[::-1]
+    return []
+
+
+def _pooled(entries: Sequence[Entry], name: str) -> tuple[float, float]:
+    """Mean over the rows of what was recorded for each batch, and its standard deviation."""
+    rows = np.array([e["rows"] for e in entries], dtype=float)
+    values = np.array([e[name] for e in entries])
+    std = np.array([e[f"{name}_std"] for e in entries])
+    return float(rows @ values / rows.sum()), float(np.linalg.norm(rows * std) / rows.sum())
+
+
+def _error_bars(recent: list[Entry]) -> Iterator[Finding]:
+    surprise, std = _pooled(recent, "surprise")
+    last = recent[-1]
+    numbers = last["task"] == "regression"
+    if surprise > TOO_LARGE + SIGMAS * std and all(e["surprise"] > 1.0 for e in recent):
+        if numbers and not last["noise_learned"]:
+            yield Finding(
+                "noise",
+                f"The noise is larger than noise={last.get('noise_var', 0.0):.3g} says: squared "
+                f"residuals are {surprise:.2g} times what was forecast.",
+                f"Use noise='learn', or about {_noise_seen(recent):.2g}; for rare large errors use "
+                "noise=channels.StudentT(...).",
+            )
+        else:
+            what = "squared residuals are" if numbers else "the Brier score is"
+            yield Finding(
+                "overconfidence",
+                f"The model is too sure of itself: {what} {surprise:.2g} times what it forecast.",
+                "Give it more memory (memory=), solver='robust' or larger batches; if the stream "
+                "changes with time, forget=0.95.",
+            )
+    elif surprise < TOO_SMALL - SIGMAS * std and numbers and not last["noise_learned"]:
+        yield Finding(
+            "noise",
+            f"The noise is smaller than noise={last.get('noise_var', 0.0):.3g} says: squared "
+            f"residuals are {surprise:.2g} times what was forecast.",
+            f"Use noise='learn', or about {_noise_seen(recent):.2g}: more can be learned.",
+        )
+
+
+def _noise_seen(recent: list[Entry]) -> float:
+    """The variance of the noise that would explain the squared residuals."""
+    error = _pooled(recent, "error")[0]
+    expected = float(np.average([e["expected_error"] for e in recent]))
+    return max(error - expected + float(recent[-1].get("noise_var", 0.0)), 0.0)
+
+
+def _drift(recent: list[Entry], before: list[Entry]) -> list[Finding]:
+    if not before:
+        return []
+    now, now_std = _pooled(recent, "error")
+    then, then_std = _pooled(before, "error")
+    surprise, surprise_std = _pooled(recent[-BATCHES:], "surprise")
+    grown = now > GROWN * then and now - then > SIGMAS * np.hypot(now_std, then_std)
+    if not (grown and surprise > 1.0 + SIGMAS * surprise_std):
+        return []
+    return [
+        Finding(
+            "drift",
+            f"The stream has changed: the error of forecasts was {then:.3g} and is {now:.3g}.",
+            "Let old rows fade with forget=0.9 (or less, if it changes fast), or begin anew with a "
+            "fresh estimator.",
+        )
+    ]
+
+
+def _design(history: Sequence[Entry]) -> Iterator[Finding]:
+    last = history[-BATCHES:]
+    strained = len(last) == BATCHES and all(
+        e["solver"] == "amp" and not 1.0 / STRAINED < e["health"] < STRAINED for e in last
+    )
+    if last and (last[-1]["remedy"] or strained):
+        why = (
+            f"a batch had to be done again with {last[-1]['remedy']}"
+            if last[-1]["remedy"]
+            else f"mean g^2 / mean(-dg) is {last[-1]['health']:.2g} instead of 1"
+        )
+        yield Finding(
+            "design",
+            f"AMP cannot take these rows: {why}, as happens where features depend on each other.",
+            "Use solver='auto' or 'robust', with memory='auto'.",
+        )
+
+
+def _theory(recent: list[Entry]) -> Iterator[Finding]:
+    """Independent features only: elsewhere the theory says nothing and is not recorded."""
+    if any(e.get("theory_error") is None for e in recent):
+        return
+    behind = [e["error"] / e["theory_error"] for e in recent]
+    if min(behind) > BEHIND_THEORY:
+        yield Finding(
+            "theory",
+            f"The error of forecasts is {np.median(behind):.2g} times what theory expects for "
+            "independent features.",
+            "The prior does not fit the coefficients, or the features are less independent than "
+            "they look: try another prior, or solver='robust' with memory.",
+        )

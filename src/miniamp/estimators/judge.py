@@ -28,6 +28,7 @@ def judge_numbers(Y: Array, seen: list[Seen]) -> dict[str, Any]:
     square = np.square(y - mean)
     inside = square <= ndtri(0.5 + LEVEL / 2.0) ** 2 * var
     return {
+        "task": "regression",
         "score": float(np.mean(channel.log_partition(y, omega, V))),
         "error": float(np.mean(square)),
         "error_std": float(np.std(square) / np.sqrt(len(y))),
@@ -44,10 +45,7 @@ def judge_labels(Y: Array, seen: list[Seen]) -> dict[str, Any]:
     `surprise` is the Brier score in units of what the probabilities themselves expect of it.
     """
     probability = class_probabilities(seen)
-    if Y.shape[1] == 1:
-        truth = np.column_stack([Y[:, 0] < 0.0, Y[:, 0] > 0.0])
-    else:
-        truth = Y > 0.0
+    truth = Y > 0.0 if Y.shape[1] > 1 else np.column_stack([Y < 0.0, Y > 0.0])
     given = np.maximum(probability[truth], LEAST_PROBABILITY)
     wrong = np.argmax(probability, axis=1) != np.argmax(truth, axis=1)
     # (t - p)^2 summed over the classes, with one class true: its mean and variance under p.
@@ -58,6 +56,7 @@ def judge_labels(Y: Array, seen: list[Seen]) -> dict[str, Any]:
     total = max(float(expected.sum()), np.finfo(np.float64).tiny)
     error = float(np.mean(wrong))
     return {
+        "task": "classification",
         "score": float(np.mean(np.log(given))),
         "error": error,
         "error_std": float(np.std(wrong) / np.sqrt(len(wrong))),

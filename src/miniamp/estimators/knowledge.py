@@ -14,6 +14,8 @@ from miniamp.absorb import Info, absorb
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.designs import Design, as_design
+from miniamp.estimators.expectation import expected
+from miniamp.estimators.health import findings
 from miniamp.estimators.settings import Settings, coefficient_prior
 from miniamp.evidence import AutoBatch, Frame
 from miniamp.evidence.auto import spectral_outlier
@@ -25,6 +27,8 @@ from miniamp.learning import Learn, Model
 WARM = 32
 #: While all targets are the same there is no scale to be found, and rows are kept up to this many.
 WARM_CONSTANT = 256
+#: So many batches are remembered in the history, the latest ones.
+HISTORY = 10_000
 #: For so few features the robust solver is cheap, and exact where AMP is right for many only.
 FEW_FEATURES = 64
 
@@ -85,15 +89,21 @@ class Knowledge:
         judged: dict[str, Any] = {}
         if self.models:
             judged = judge(Y, self.seen(X))
-        new, infos = self._started(X, Y) if self._warming else self._continued(X, Y)
-        entry = {
-            "batch": len(self.history),
+        new, infos, design = self._started(X, Y) if self._warming else self._continued(X, Y)
+        last = self.history[-1] if self.history and not self._warming else {}
+        entry: dict[str, Any] = {
+            "batch": self.history[-1]["batch"] + 1 if self.history else 0,
             "rows": int(X.shape[0]),
             "rows_seen": self.rows + int(X.shape[0]),
+            "features": self.features,
             **_record(new.models, infos),
+            "noise_learned": self.settings.learn_noise,
+            "forget": self.settings.forget,
+            **(expected(new.models[0], infos[0], design, last) if self.targets == 1 else {}),
             **judged,
         }
-        return replace(new, rows=entry["rows_seen"], history=(*self.history, entry))
+        entry["found"] = [f.kind for f in findings((*self.history[-HISTORY:], entry))]
+        return replace(new, rows=entry["rows_seen"], history=(*self.history[1 - HISTORY :], entry))
 
     def seen(self, X: Any) -> list[Seen]:
         """What is believed of z for new rows, one entry a target."""
@@ -113,7 +123,7 @@ class Knowledge:
         return as_design(frame.rows(X, intercept=self.settings.intercept))
 
     def coefficients(self) -> tuple[Array, Array, Array]:
-        """Means and standard deviations (K, N) of the coefficients, intercepts (K,), users' units."""
+        """Means and deviations (K, N) of the coefficients and intercepts (K,), in users' units."""
         scale, N = self._frame.scale, self.features
         unit = np.divide(1.0, scale, out=np.zeros(N), where=scale > 0.0)
         mean = np.stack([m.mean for m in self.models])
@@ -122,22 +132,24 @@ class Knowledge:
         intercept = mean[:, N:].sum(axis=1) - own @ self._frame.centre
         return own, std[:, :N] * unit, intercept
 
-    def _started(self, X: Any, Y: Array) -> tuple[Knowledge, list[Info]]:
+    def _started(self, X: Any, Y: Array) -> tuple[Knowledge, list[Info], Design]:
         """All rows so far, from the beginning."""
         if self.kept is not None:
             X, Y = _stacked(self.kept[0], X), np.concatenate([self.kept[1], Y])
         frame = self.settings.first_frame(X)
         models = tuple(self._first_model(y) for y in Y.T)
-        models, infos = self._learned(models, self._design(frame, X), Y)
-        constant = bool(np.all(Y == Y[0]))
-        warm = X.shape[0] >= (WARM_CONSTANT if constant else WARM)
-        return replace(self, frame=frame, models=models, kept=None if warm else (X, Y)), infos
+        design = self._design(frame, X)
+        models, infos = self._learned(models, design, Y)
+        warm = X.shape[0] >= (WARM if np.ptp(Y, axis=0).any() else WARM_CONSTANT)
+        kept = None if warm else (X, Y)
+        return replace(self, frame=frame, models=models, kept=kept), infos, design
 
-    def _continued(self, X: Any, Y: Array) -> tuple[Knowledge, list[Info]]:
+    def _continued(self, X: Any, Y: Array) -> tuple[Knowledge, list[Info], Design]:
         """One more batch, in a frame that has seen it."""
         frame = self._frame.seeing(X)
-        models, infos = self._learned(self.models, self._design(frame, X), Y)
-        return replace(self, frame=frame, models=models), infos
+        design = self._design(frame, X)
+        models, infos = self._learned(self.models, design, Y)
+        return replace(self, frame=frame, models=models), infos, design
 
     def _first_model(self, y: Array) -> Model:
         channel = self.settings.channel
