@@ -2,7 +2,7 @@
 
     MINIAMP_DATA=folder python benchmarks/real_streams.py [--rows 6000] [--out benchmarks/results]
 
-Every stream is shuffled once; the first four fifths are learned in order, each row once, the rest
+Every stream is shuffled (small ones five times, and averaged); the first four fifths are learned in order, each row once, the rest
 is the test set. Scored are the forecasts made before a row is learned (prequential; the first batch
 is left out for all) and those on the test set at the end: log-loss and share of errors for labels,
 mean squared error over the variance of y for regression.
@@ -31,6 +31,8 @@ RATES = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
 VW_RATES = (0.05, 0.5, 2.0)
 #: Probabilities are cut here before their logarithm is taken, for all alike.
 CUT = 1e-6
+#: Streams of fewer rows are shuffled five times and their figures averaged: a fifth is a small test.
+SMALL = 2000
 
 
 def streams(rows):
@@ -162,7 +164,16 @@ class VowpalWabbit(RowByRow):
         return np.array([self.inner.predict(self._row(x)) for x in X])
 
 
-def run(method, X, y, labels, batch):
+def run(make, X, y, labels, batch, shuffles):
+    """The figures of a method, averaged over shuffles of the stream."""
+    figures = []
+    for seed in range(shuffles):
+        order = np.random.default_rng(seed).permutation(len(X))
+        figures.append(one_pass(make(), X[order], y[order], labels, batch))
+    return {name: float(np.mean([f[name] for f in figures])) for name in figures[0]}
+
+
+def one_pass(method, X, y, labels, batch):
     cut = int(0.8 * len(X))
     start, scores = time.process_time(), []
     for k in range(0, cut, batch):
@@ -189,8 +200,7 @@ def contest(rows, only):
     for name, X, y, labels in streams(rows):
         if only and only not in name:
             continue
-        order = np.random.default_rng(0).permutation(len(X))
-        X, y = X[order].astype(np.float64), y[order]
+        X, shuffles = X.astype(np.float64), (5 if len(X) < SMALL else 1)
         batch = int(np.clip(len(X) // 40, 10, 100))
         contestants = {
             "miniamp": [lambda labels=labels: Miniamp(labels)],
@@ -204,7 +214,7 @@ def contest(rows, only):
                 try:
                     with warnings.catch_warnings(), np.errstate(all="ignore"):
                         warnings.simplefilter("ignore")
-                        runs.append(run(make(), X, y, labels, batch))
+                        runs.append(run(make, X, y, labels, batch, shuffles))
                 except (ImportError, OverflowError, ValueError) as error:
                     print(f"{name}: {who} failed: {error}")
             if not runs:

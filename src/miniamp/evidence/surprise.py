@@ -16,8 +16,8 @@ def surprise(belief: Posterior, Phi: Given, y: Given, channel: Channel) -> float
     """By how many standard deviations the log-loss of new rows exceeds what the belief expects.
 
     Every forecast says how large its own log-loss will be on average, and how much that varies.
-    Rows from the stream the belief has learned score about 0 +- 1; after a change of coefficients or
-    of the noise the score is large, and forgetting (`absorb(..., forget=0.1)`) is in order.
+    Rows from the stream the belief has learned score about 0 +- 1; after a change of coefficients
+    or noise the score is large, and forgetting (`absorb(..., forget=0.1)`) is in order.
 
     Examples
     --------
