@@ -2,10 +2,10 @@
 
     MINIAMP_DATA=folder python benchmarks/real_streams.py [--rows 6000] [--out benchmarks/results]
 
-Every stream is shuffled (small ones five times, and averaged); the first four fifths are learned in order, each row once, the rest
-is the test set. Scored are the forecasts made before a row is learned (prequential; the first batch
-is left out for all) and those on the test set at the end: log-loss and share of errors for labels,
-mean squared error over the variance of y for regression.
+Every stream is shuffled (small ones five times, and averaged); the first four fifths are learned in
+order, each row once, the rest is the test set. Scored are the forecasts made before a row is
+learned (prequential; the first batch is left out for all) and those on the test set at the end:
+log-loss and share of errors for labels, mean squared error over the variance of y for regression.
 
 miniamp runs untuned: `evidence.Frame`, an intercept, a Gaussian prior whose width and (in
 regression) noise are learned, memory = min(N, 100), `AutoBatch`. It forecasts a batch before
@@ -31,7 +31,7 @@ RATES = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
 VW_RATES = (0.05, 0.5, 2.0)
 #: Probabilities are cut here before their logarithm is taken, for all alike.
 CUT = 1e-6
-#: Streams of fewer rows are shuffled five times and their figures averaged: a fifth is a small test.
+#: Streams of fewer rows are shuffled five times and averaged: a fifth of them is a small test.
 SMALL = 2000
 
 
