@@ -33,6 +33,8 @@ def packed(*columns: ArrayOrFloat) -> Array:
     array([[0., 1.],
            [0., 2.]])
     """
+    if all(np.ndim(column) == 0 for column in columns):  # ten times quicker, and asked every sweep
+        return read_only(np.array([columns], dtype=np.float64))
     vectors = np.broadcast_arrays(*(np.atleast_1d(column) for column in columns))
     return read_only(np.stack(vectors, axis=-1))
 

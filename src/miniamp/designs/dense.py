@@ -44,10 +44,11 @@ class Dense(Design):
     def sandwich(self, x: Array, v: Array, y: Array, channel: Channel, memory: Any) -> Sweep:
         rows, columns = self.shape
         shared = np.ndim(v) == 0
+        if shared and self.Phi.nbytes <= IN_CACHE and self.Phi.dtype == np.float64:
+            return self._two_products(x, v, y, channel, memory)
         pull, curvature = np.zeros(columns), np.zeros(() if shared else columns)
         g, total = np.empty(rows), 0.0
-        cached = shared and self.Phi.nbytes <= IN_CACHE
-        for block in [slice(0, rows)] if cached else row_blocks(rows, columns):
+        for block in row_blocks(rows, columns):
             part = self._block(block)
             squares = None if shared else np.square(part)
             V = np.full(len(part), v) if squares is None else squares @ v
@@ -59,6 +60,15 @@ class Dense(Design):
             curvature = curvature + (answer.sum() if squares is None else answer @ squares)
             total += float(answer.sum())
         return Sweep(pull, curvature, g, float(np.mean(np.square(g))), total / rows)
+
+    def _two_products(self, x: Array, V: Array, y: Array, channel: Channel, memory: Any) -> Sweep:
+        """A sandwich with scalar variances of all rows at once."""
+        omega = self.Phi @ x
+        if memory is not None:
+            omega -= V * memory
+        g, answer = channel.output(y, omega, V)
+        total, rows = answer.sum(), len(y)
+        return Sweep(g @ self.Phi, total, g, float(g @ g) / rows, float(total) / rows)
 
     def forecast(self, x: Array, v: Array) -> tuple[Array, Array]:
         mean, var = np.empty(self.shape[0]), np.empty(self.shape[0])

@@ -46,7 +46,7 @@ class Fused(Swept, Dense):
     def sandwich(self, x: Array, v: Array, y: Array, channel: Channel, memory: Any) -> Sweep:
         # Two products of BLAS beat one pass of ours as long as the second finds Phi in the cache.
         if np.ndim(v) == 0 and self.nbytes <= IN_CACHE and self.Phi.dtype == np.float64:
-            return Dense.sandwich(self, x, v, y, channel, memory)
+            return self._two_products(x, v, y, channel, memory)
         return Swept.sandwich(self, x, v, y, channel, memory)
 
     @property

@@ -39,7 +39,7 @@ def updated(belief: Posterior, estimate: Moments, sweep: Sweep) -> Update:
     B, mean, var = (np.empty(belief.size) for _ in range(3))
     before = belief.total
     inputs = (before.A, before.B, sweep.curvature, sweep.pull, estimate.mean)
-    sums = kernels.update(
+    sums: tuple[float, float, float] = kernels.update(  # type: ignore[call-arg]
         *(read_only(np.ascontiguousarray(np.atleast_1d(one))) for one in inputs),
         kernel.parameters,
         kernel.function,
