@@ -1,0 +1,1 @@
+"""Ratios against peers and against the machine's limit, measured in one run."""
