@@ -23,6 +23,8 @@ TOO_LARGE, TOO_SMALL, SIGMAS = 1.5, 0.5, 5.0
 GROWN = 1.5
 #: An error this many times as large as the theory's, in every batch of the window.
 BEHIND_THEORY = 3.0
+#: So many outliers, and such a share of the rows, are no accident of Gaussian noise.
+MANY_OUTLIERS, OUTLIER_SHARE = 3, 0.003
 #: mean g^2 / mean(-dg) beyond this, in every batch of the window, shows AMP at its limits.
 STRAINED = 2.0
 
@@ -102,8 +104,9 @@ def findings(history: Sequence[Entry]) -> list[Finding]:
     found = [*_design(history)]
     drift = _drift(recent, _window(history[: len(history) - len(recent)]))
     found += drift
-    if not drift:  # after a change of the stream the error bars are wrong for a while, of course
-        found += _error_bars(recent)
+    # After a change of the stream the error bars are wrong for a while, of course.
+    if not drift and not any("drift" in e.get("found", ()) for e in history[-3 * BATCHES :]):
+        found += _error_bars(recent) or _outliers(recent)
     found += _theory(recent)
     return found
 
@@ -131,34 +134,56 @@ def _pooled(entries: Sequence[Entry], name: str) -> tuple[float, float]:
     return float(rows @ values / rows.sum()), float(np.linalg.norm(rows * std) / rows.sum())
 
 
-def _error_bars(recent: list[Entry]) -> Iterator[Finding]:
+def _error_bars(recent: list[Entry]) -> list[Finding]:
     surprise, std = _pooled(recent, "surprise")
     last = recent[-1]
     numbers = last["task"] == "regression"
+    noise = last.get("noise_var", 0.0)
     if surprise > TOO_LARGE + SIGMAS * std and all(e["surprise"] > 1.0 for e in recent):
         if numbers and not last["noise_learned"]:
-            yield Finding(
-                "noise",
-                f"The noise is larger than noise={last.get('noise_var', 0.0):.3g} says: squared "
-                f"residuals are {surprise:.2g} times what was forecast.",
-                f"Use noise='learn', or about {_noise_seen(recent):.2g}; for rare large errors use "
-                "noise=channels.StudentT(...).",
-            )
-        else:
-            what = "squared residuals are" if numbers else "the Brier score is"
-            yield Finding(
+            return [
+                Finding(
+                    "noise",
+                    f"The noise is larger than noise={noise:.3g} says: squared residuals are "
+                    f"{surprise:.2g} times what was forecast.",
+                    f"Use noise='learn', or about {_noise_seen(recent):.2g}.",
+                )
+            ]
+        what = "squared residuals are" if numbers else "the Brier score is"
+        return [
+            Finding(
                 "overconfidence",
                 f"The model is too sure of itself: {what} {surprise:.2g} times what it forecast.",
                 "Give it more memory (memory=), solver='robust' or larger batches; if the stream "
                 "changes with time, forget=0.95.",
             )
-    elif surprise < TOO_SMALL - SIGMAS * std and numbers and not last["noise_learned"]:
-        yield Finding(
+        ]
+    if surprise < TOO_SMALL - SIGMAS * std and numbers and not last["noise_learned"]:
+        return [
+            Finding(
+                "noise",
+                f"The noise is smaller than noise={noise:.3g} says: squared residuals are "
+                f"{surprise:.2g} times what was forecast.",
+                f"Use noise='learn', or about {_noise_seen(recent):.2g}: more can be learned.",
+            )
+        ]
+    return []
+
+
+def _outliers(recent: list[Entry]) -> list[Finding]:
+    """Rare errors far beyond the others: noise with heavier tails than a Gaussian's."""
+    count = sum(e.get("outliers", 0) for e in recent)
+    rows = sum(e["rows"] for e in recent)
+    if count < MANY_OUTLIERS or count < OUTLIER_SHARE * rows:
+        return []
+    return [
+        Finding(
             "noise",
-            f"The noise is smaller than noise={last.get('noise_var', 0.0):.3g} says: squared "
-            f"residuals are {surprise:.2g} times what was forecast.",
-            f"Use noise='learn', or about {_noise_seen(recent):.2g}: more can be learned.",
+            f"The noise has outliers: {count} of the last {rows} rows are off by more than 4.5 "
+            "standard deviations.",
+            "Use noise=channels.StudentT(...), which lets them pass, or clean the data.",
         )
+    ]
 
 
 def _noise_seen(recent: list[Entry]) -> float:
@@ -192,10 +217,12 @@ def _design(history: Sequence[Entry]) -> Iterator[Finding]:
     strained = len(last) == BATCHES and all(
         e["solver"] == "amp" and not 1.0 / STRAINED < e["health"] < STRAINED for e in last
     )
-    if last and (last[-1]["remedy"] or strained):
+    # Where the solver is chosen, a batch that AMP could not take is in good hands already.
+    remedy = last[-1]["remedy"] if last and last[-1]["solver_asked"] == "amp" else ""
+    if remedy or strained:
         why = (
-            f"a batch had to be done again with {last[-1]['remedy']}"
-            if last[-1]["remedy"]
+            f"a batch had to be done again with {remedy}"
+            if remedy
             else f"mean g^2 / mean(-dg) is {last[-1]['health']:.2g} instead of 1"
         )
         yield Finding(

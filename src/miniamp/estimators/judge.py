@@ -12,6 +12,8 @@ from miniamp.estimators.knowledge import Seen
 
 #: Level of the intervals whose coverage is recorded.
 LEVEL = 0.9
+#: Residuals of more standard deviations than this are outliers: six in a million if Gaussian.
+OUTLYING = 4.5
 #: Probabilities are scored as at least this: a certain mistake costs much, not infinitely much.
 LEAST_PROBABILITY = 1e-15
 
@@ -36,6 +38,7 @@ def judge_numbers(Y: Array, seen: list[Seen]) -> dict[str, Any]:
         "surprise": float(np.mean(square / var)),
         "surprise_std": float(np.sqrt(2.0 / len(y))),
         "coverage": float(np.mean(inside)),
+        "outliers": int(np.sum(square > OUTLYING**2 * var)),
     }
 
 

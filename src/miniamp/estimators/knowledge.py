@@ -99,6 +99,7 @@ class Knowledge:
             **_record(new.models, infos),
             "noise_learned": self.settings.learn_noise,
             "forget": self.settings.forget,
+            "solver_asked": self.settings.solver,
             **(expected(new.models[0], infos[0], design, last) if self.targets == 1 else {}),
             **judged,
         }
