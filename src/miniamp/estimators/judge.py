@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from miniamp.arrays import Array
 from miniamp.estimators.knowledge import Seen
@@ -16,13 +16,17 @@ LEVEL = 0.9
 OUTLYING = 4.5
 #: Probabilities are scored as at least this: a certain mistake costs much, not infinitely much.
 LEAST_PROBABILITY = 1e-15
+#: Bins of the calibration records: quantiles of forecasts at which numbers fell, and probabilities
+#: that were given to classes.
+QUANTILE_BINS, PROBABILITY_BINS = 20, 10
 
 
 def judge_numbers(Y: Array, seen: list[Seen]) -> dict[str, Any]:
     """Scores of a regression: log-density, squared error, and whether the error bars were right.
 
     `surprise` is the mean squared residual in units of its own forecast: 1, give or take
-    `surprise_std`, where the model is right.
+    `surprise_std`, where the model is right. `calibration` counts the rows whose y fell in each
+    twentieth of its forecast: equally many in each where it is right.
     """
     y, (channel, omega, V) = Y[:, 0], seen[0]
     mean, var = channel.predict(omega, V)
@@ -46,6 +50,8 @@ def judge_labels(Y: Array, seen: list[Seen]) -> dict[str, Any]:
     """Scores of a classification: log-probability, share of mistakes, and calibration.
 
     `surprise` is the Brier score in units of what the probabilities themselves expect of it.
+    `calibration` has, for each tenth of the probabilities, how often such a one was given to a
+    class, their sum, and how often that class came.
     """
     probability = class_probabilities(seen)
     truth = Y > 0.0 if Y.shape[1] > 1 else np.column_stack([Y < 0.0, Y > 0.0])
@@ -67,7 +73,22 @@ def judge_labels(Y: Array, seen: list[Seen]) -> dict[str, Any]:
         "surprise": float(brier.sum()) / total,
         "surprise_std": float(np.sqrt(max(float(spread.sum()), 0.0))) / total,
         "coverage": None,
+        "calibration": _reliability(probability, truth),
     }
+
+
+def _quantiles(residual: Array) -> list[int]:
+    """How many standardised residuals lie in each of equally likely bins."""
+    place = np.minimum((QUANTILE_BINS * ndtr(residual)).astype(np.int64), QUANTILE_BINS - 1)
+    return [int(count) for count in np.bincount(place, minlength=QUANTILE_BINS)]
+
+
+def _reliability(probability: Array, truth: Array) -> list[list[float]]:
+    """Counts, sums of the probabilities and hits, for each tenth of the probabilities."""
+    given, came = probability.ravel(), truth.ravel().astype(np.float64)
+    place = np.minimum((PROBABILITY_BINS * given).astype(np.int64), PROBABILITY_BINS - 1)
+    weights = (np.ones_like(given), given, came)
+    return [np.bincount(place, w, minlength=PROBABILITY_BINS).tolist() for w in weights]
 
 
 def class_probabilities(seen: list[Seen]) -> Array:
