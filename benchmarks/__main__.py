@@ -41,12 +41,10 @@ def main(wanted: list[str]) -> None:
 
 def plot(rows: list[Row], path: Path) -> None:
     """A bar a case, green where the target is met."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(10, 0.5 * len(rows) + 1.2), layout="constrained")
+    figure = Figure(figsize=(10, 0.5 * len(rows) + 1.2), layout="constrained")
+    axes = figure.subplots()
     colours = ["tab:green" if row.met else "tab:red" for row in rows]
     axes.barh(
         [f"{row.case} ({row.target})" for row in rows], [r.figure for r in rows], color=colours
@@ -55,7 +53,6 @@ def plot(rows: list[Row], path: Path) -> None:
     axes.set_xlabel("measured figure")
     axes.invert_yaxis()
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 if __name__ == "__main__":

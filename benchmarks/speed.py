@@ -45,14 +45,20 @@ def large() -> Iterator[Row]:
     yield slower("AMP iteration 4000 x 10000, against one BLAS pass", ours, blas, 1.25)
     yield slower("GAMP iteration, same, against one BLAS pass", ours_vector, blas, 1.5)
     yield faster("GAMP iteration, same, against NumPy, squares stored", ours_vector, stored, 3.0)
-    del squares
     tracemalloc.start()
     vector()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     share = peak / Phi.nbytes
-    yield Row("memory of a GAMP iteration over Phi itself", peak / 1e6, Phi.nbytes / 1e6, "MB", share,
-              "<= 0.15 of Phi", share <= 0.15)  # fmt: skip
+    yield Row(
+        "memory of a GAMP iteration over Phi itself",
+        peak / 1e6,
+        Phi.nbytes / 1e6,
+        "MB",
+        share,
+        "<= 0.15 of Phi",
+        share <= 0.15,
+    )
 
 
 def small() -> Iterator[Row]:
