@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -22,7 +23,7 @@ from miniamp.estimators.samples import (
 )
 from miniamp.evidence import FactorBatch, Factors
 from miniamp.evidence.factor_scores import Scores
-from miniamp.evidence.factor_start import kmeans_labels
+from miniamp.evidence.factor_start import kmeans_start, noise_start
 from miniamp.posterior import Posterior
 from miniamp.priors.rows import RowPrior
 
@@ -35,6 +36,8 @@ FEATURE_FLOOR = 1e-2
 #: Message passing is an expansion in 1/N; with fewer features than this its Onsager terms are no
 #: longer small corrections, and batches are absorbed by variational mean field instead.
 MANY_FEATURES = 64
+#: The first so many batches all begin anew.
+EVERY_BATCH = 5
 #: Rows that are labelled at once.
 CHUNK = 8192
 
@@ -106,7 +109,7 @@ class Clusters:
 
     settings: Settings
     features: int
-    seeds: np.random.SeedSequence
+    seed: int
     belief: Factors | None = None
     level: float = np.nan  #: variance of the noise, in those units
     unit: Array | None = None
@@ -131,14 +134,25 @@ class Clusters:
     def absorbed(self, X: Any) -> Clusters:
         """What is known after one more batch of rows."""
         self._check(X)
-        if self.batches < self.settings.n_init_batches:
-            return self._started(X)
-        return self._continued(X)
+        if self.batches >= self.settings.n_init_batches:
+            return self._continued(X)
+        raw = X if self.kept is None else stacked(self.kept, X)
+        after = self._started(X, raw) if self._restarts() else self._continued(X)
+        last = self.batches + 1 == self.settings.n_init_batches
+        return replace(after, kept=None if last else raw)
+
+    def _restarts(self) -> bool:
+        """Whether to begin anew with the next of the first batches.
+
+        With each of the first few, then whenever the samples have doubled, and with the last: all
+        restarts together cost about as much as the last two.
+        """
+        k = self.batches + 1
+        return k <= EVERY_BATCH or k & (k - 1) == 0 or k == self.settings.n_init_batches
 
     # The first batches: all samples so far, from scratch, the best of several starts.
 
-    def _started(self, X: Any) -> Clusters:
-        raw = X if self.kept is None else stacked(self.kept, X)
+    def _started(self, X: Any, raw: Any) -> Clusters:
         if raw.shape[0] < self.settings.n_clusters:
             raise InvalidInput(
                 f"X: got n_samples={raw.shape[0]}, expected at least n_clusters="
@@ -150,23 +164,22 @@ class Clusters:
         square = mean_square(Y)
         level = self._first_level(Y, square)
         belief = Posterior(self.settings.prior_of_centres(square), self.features)
-        seeds = self.seeds.spawn(1)[0]
-        rng = np.random.default_rng(seeds)
-        scores = Scores(Y, channels.Gaussian(var=level), 1.0)
-        starts = [
-            kmeans_labels(scores, self.settings.n_clusters, rng)
-            for _ in range(self.settings.n_init)
-        ]
-        if self.belief is not None:
-            starts.append(self.labels(raw))
-        identity = np.eye(self.settings.n_clusters)
-        found = [self._absorb(belief, Y, level, identity[labels]) for labels in starts]
+        found = [self._absorb(belief, Y, level, start) for start in self._starts(raw, Y, level)]
         after, info = max(found, key=lambda pair: pair[0].log_evidence)
         after = self._with_old_names(after, unit)
-        last = self.batches + 1 == self.settings.n_init_batches
-        return self._after(
-            X, Y, after, info, square, unit=unit, kept=None if last else raw, seeds=seeds
-        )
+        return self._after(X, Y, after, info, square, anew=True, unit=unit)
+
+    def _starts(self, raw: Any, Y: Any, level: float) -> Iterator[Array]:
+        """First guesses of the labels: what is believed, k-means++ and small noise in turn."""
+        columns = priors.OneHot(self.settings.n_clusters)
+        rng = np.random.default_rng([self.seed, self.batches])
+        scores = Scores(Y, channels.Gaussian(var=level), 1.0)
+        if self.belief is not None:
+            yield np.eye(self.settings.n_clusters)[self.labels(raw)]
+        for k in range(self.settings.n_init):
+            # Far-apart samples find small clusters and outliers, noise the bulk's own directions.
+            start = kmeans_start if k % 2 == 0 else noise_start
+            yield start(scores, columns, rng)
 
     def _with_old_names(self, belief: Factors, unit: Array | None) -> Factors:
         """The same clusters, numbered as those before that they are nearest to."""
@@ -215,15 +228,20 @@ class Clusters:
         return float((1.0 - 1.0 / k) ** self.settings.fading)
 
     def _after(
-        self, X: Any, Y: Any, belief: Factors, info: Info, square: float, **changes: Any
+        self,
+        X: Any,
+        Y: Any,
+        belief: Factors,
+        info: Info,
+        square: float,
+        anew: bool = False,
+        **changes: Any,
     ) -> Clusters:
         columns = belief.columns
         assert columns is not None
-        fresh = self.batches < self.settings.n_init_batches
-        old = np.zeros_like(columns[0]) if fresh else self._fade() * self.counts
-        level = self._learned_level(
-            residual(Y, belief.mean, columns), old.sum(), len(columns), square
-        )
+        old = np.zeros_like(columns[0]) if anew else self._fade() * self.counts
+        off = residual(Y, belief.mean, columns)
+        level = self._learned_level(off, float(old.sum()), len(columns), square)
         report = {
             "samples": X.shape[0],
             "iterations": info.iterations,

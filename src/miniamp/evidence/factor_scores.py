@@ -12,6 +12,9 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.errors import InvalidType
 
+#: A Fisher information from here on belongs to a channel without noise, whose floor it is.
+NOISELESS = 1e28
+
 
 class Scores:
     """J = scale d log P(Y | w = 0)/dw (N, M), and beta, the Fisher information that goes with it.
@@ -37,7 +40,7 @@ class Scores:
         self.shape: tuple[int, int] = values.shape
         checks.fits("channel", channel.shape, self.shape[0])
         fisher = np.asarray(channel.fisher(), dtype=np.float64)
-        if not (np.isfinite(fisher).all() and (fisher > 0.0).all()):
+        if not ((fisher < NOISELESS).all() and (fisher > 0.0).all()):
             raise checks.refuse(
                 "channel",
                 repr(channel),
