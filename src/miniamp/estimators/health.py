@@ -25,6 +25,8 @@ GROWN = 1.5
 BEHIND_THEORY = 3.0
 #: So many outliers, and such a share of the rows, are no accident of Gaussian noise.
 MANY_OUTLIERS, OUTLIER_SHARE = 3, 0.003
+#: Where more rows than this of one batch are off, the stream has changed.
+MOST_OUTLIERS = 0.05
 #: mean g^2 / mean(-dg) beyond this, in every batch of the window, shows AMP at its limits.
 STRAINED = 2.0
 
@@ -100,15 +102,16 @@ def findings(history: Sequence[Entry]) -> list[Finding]:
     """What is wrong as of the latest batch."""
     recent = _window(history)
     if not recent:
-        return []
-    found = [*_design(history)]
+        return [*_design(history)]
     drift = _drift(recent, _window(history[: len(history) - len(recent)]))
-    found += drift
+    if drift:
+        return drift
     # After a change of the stream the error bars are wrong for a while, of course.
-    if not drift and not any("drift" in e.get("found", ()) for e in history[-3 * BATCHES :]):
-        found += _error_bars(recent) or _outliers(recent)
-    found += _theory(recent)
-    return found
+    if any("drift" in entry.get("found", ()) for entry in history[-3 * BATCHES :]):
+        return []
+    noise = _error_bars(recent) or _outliers(recent)
+    # A noise that is wrong strains AMP and breaks the forecasts of the theory: it comes first.
+    return noise or [*_design(history), *_theory(recent)]
 
 
 def _window(history: Sequence[Entry]) -> list[Entry]:
@@ -139,7 +142,7 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
     last = recent[-1]
     numbers = last["task"] == "regression"
     noise = last.get("noise_var", 0.0)
-    if surprise > TOO_LARGE + SIGMAS * std and all(e["surprise"] > 1.0 for e in recent):
+    if surprise > max(TOO_LARGE, 1.0 + SIGMAS * std) and all(e["surprise"] > 1.0 for e in recent):
         if numbers and not last["noise_learned"]:
             return [
                 Finding(
@@ -158,7 +161,7 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
                 "changes with time, forget=0.95.",
             )
         ]
-    if surprise < TOO_SMALL - SIGMAS * std and numbers and not last["noise_learned"]:
+    if surprise < min(TOO_SMALL, 1.0 - SIGMAS * std) and numbers and not last["noise_learned"]:
         return [
             Finding(
                 "noise",
@@ -174,7 +177,8 @@ def _outliers(recent: list[Entry]) -> list[Finding]:
     """Rare errors far beyond the others: noise with heavier tails than a Gaussian's."""
     count = sum(e.get("outliers", 0) for e in recent)
     rows = sum(e["rows"] for e in recent)
-    if count < MANY_OUTLIERS or count < OUTLIER_SHARE * rows:
+    sudden = any(e.get("outliers", 0) > MOST_OUTLIERS * max(e["rows"], 100) for e in recent)
+    if sudden or count < MANY_OUTLIERS or count < OUTLIER_SHARE * rows:
         return []
     return [
         Finding(
