@@ -43,6 +43,7 @@ def judge_numbers(Y: Array, seen: list[Seen]) -> dict[str, Any]:
         "surprise_std": float(np.sqrt(2.0 / len(y))),
         "coverage": float(np.mean(inside)),
         "outliers": int(np.sum(square > OUTLYING**2 * var)),
+        "calibration": _quantiles((y - mean) / np.sqrt(var)),
     }
 
 
