@@ -84,7 +84,7 @@ def _quantiles(residual: Array) -> list[int]:
     return [int(count) for count in np.bincount(place, minlength=QUANTILE_BINS)]
 
 
-def _reliability(probability: Array, truth: Array) -> list[list[float]]:
+def _reliability(probability: Array, truth: Any) -> list[list[float]]:
     """Counts, sums of the probabilities and hits, for each tenth of the probabilities."""
     given, came = probability.ravel(), truth.ravel().astype(np.float64)
     place = np.minimum((PROBABILITY_BINS * given).astype(np.int64), PROBABILITY_BINS - 1)
