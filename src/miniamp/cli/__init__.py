@@ -6,7 +6,10 @@ that was not understood, 130 for an interruption. `--debug`, anywhere, shows the
 
 from __future__ import annotations
 
+import os
+import re
 import sys
+import warnings
 from collections.abc import Sequence
 
 __all__ = ["main"]
@@ -33,14 +36,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _say(f'the command line needs {error.name}; pip install "miniamp[cli]"', FAILED)
     try:
-        code = command(given, prog_name="miniamp", standalone_mode=False)
+        with warnings.catch_warnings():
+            if not debug:
+                _warn_in_one_line()
+            code = command(given, prog_name="miniamp", standalone_mode=False)
     except KeyboardInterrupt:
         return _say("interrupted", INTERRUPTED)
+    except BrokenPipeError:  # whoever read the output has enough, as in `miniamp ... | head`
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 (nothing more can be said)
+        return FAILED
     except Exception as error:
         if debug:
             raise
         return _report(error)
     return code if isinstance(code, int) else 0
+
+
+def _warn_in_one_line() -> None:
+    """Warnings meant for the user are a line each; what libraries tell programmers is left out."""
+    warnings.resetwarnings()
+    warnings.simplefilter("ignore")
+    warnings.simplefilter("default", UserWarning)
+    warnings.showwarning = lambda message, *place: _warn(str(message))
+
+
+def _warn(message: str) -> None:
+    _say(f"warning: {_in_options(message)}", 0)
+
+
+def _in_options(message: str) -> str:
+    """A message in the words of the command line: --missing mean for missing='mean'."""
+    return re.sub(
+        r"\b(missing|unknown|format|solver|prior|task)=(?:'(\w+)')?",
+        lambda found: f"--{found[1]}" + (f" {found[2]}" if found[2] else ""),
+        message,
+    )
 
 
 def _report(error: Exception) -> int:
@@ -50,7 +80,7 @@ def _report(error: Exception) -> int:
         return _say(f"{explain()} (see miniamp --help)", MISUSED)
     if type(error).__name__ == "Abort":
         return _say("interrupted", INTERRUPTED)
-    return _say(str(error) or type(error).__name__, FAILED)
+    return _say(_in_options(str(error)) or type(error).__name__, FAILED)
 
 
 def _say(message: str, code: int) -> int:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from inspect import cleandoc
 from typing import Annotated
 
 import typer
 
 import miniamp
 from miniamp.cli.demo import demo
+from miniamp.cli.fit import fit
 from miniamp.cli.reproduce import reproduce
 
 app = typer.Typer(
     name="miniamp",
     help="Streaming Bayesian inference by mini-batch approximate message passing.",
     no_args_is_help=True,
-    add_completion=False,
 )
 
 
@@ -36,7 +37,12 @@ def options(
     """Streaming Bayesian inference by mini-batch approximate message passing."""
 
 
-app.command()(demo)
-app.command()(reproduce)
+def _help(doc: str | None) -> str:
+    """Paragraphs as lines of their own, so that they are wrapped to the width there is."""
+    return "\n\n".join(" ".join(part.split()) for part in cleandoc(doc or "").split("\n\n"))
+
+
+for each in (fit, demo, reproduce):
+    app.command(help=_help(each.__doc__))(each)
 
 command = typer.main.get_command(app)
