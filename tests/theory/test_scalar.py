@@ -35,7 +35,7 @@ def test_the_two_paths_agree(prior):
     assert_allclose(generic.information(lam), special.information(lam), rtol=1e-9)
 
 
-@pytest.mark.parametrize("lam", [0.01, 3.0, 200.0])
+@pytest.mark.parametrize("lam", [0.1, 30.0])
 def test_laplace_against_high_precision(lam):
     mpmath.mp.dps = 25
     root = mpmath.sqrt(lam)
@@ -66,8 +66,9 @@ LAPLACE = priors.Laplace(scale=1.0)
 
 def test_a_numerical_prior_agrees_with_its_closed_form():
     generic = ScalarChannel(priors.Numerical(lambda x: -np.abs(x), breakpoints=[0.0]))
-    lam = np.array([0.03, 0.5, 2.0])
-    assert_allclose(generic.mmse(lam), scalar_channel(LAPLACE).mmse(lam), rtol=1e-9)
+    for lam in (0.5, 20.0, 1e6):
+        expected = scalar_channel(LAPLACE)._integrated(lam)
+        assert_allclose(np.exp(generic._integrated(lam)), np.exp(expected), rtol=1e-9)
 
 
 def test_sparse_at_extreme_precision():

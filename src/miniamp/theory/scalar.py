@@ -19,7 +19,7 @@ from miniamp.theory.tables import VANISHED, LogTable
 #: Below this lambda, in units of 1/Var x, epsilon is v/(1 + lambda v) to rounding.
 WEAK = 1e-7
 #: Where each value is a quadrature, a polynomial in lambda up to here saves seven decades of table.
-MILD = 0.2
+MILD = 0.05
 SERIES_POINTS = 16
 #: Up to this lambda Var x a prior without components is integrated; the density of b is a product
 #: of two numbers of size exp(lambda x^2/2), and has no digits left much beyond.

@@ -1,0 +1,86 @@
+"""The planner: what it answers, and that its answers are those of the curves."""
+
+import numpy as np
+import pytest
+
+from miniamp import channels, errors, priors, theory
+from miniamp.theory.choices import largest_batch, memory_of
+
+SPARSE = priors.GaussBernoulli(rho=0.3)
+CLEAN = channels.Gaussian(var=1e-8)
+NOISY = channels.Gaussian(var=0.01)
+
+
+def test_fewest_rows_is_one_batch_past_the_spinodal():
+    found = theory.plan(SPARSE, CLEAN, 10_000, target_mse=1e-6)
+    assert found.fewest_rows.rows == int(np.ceil(found.transitions.spinodal * 10_000))
+    assert found.hard_rows == (3699, 4803)
+    assert found.least_memory.batch_rows == 1
+    assert found.least_memory.rows > 5 * found.fewest_rows.rows
+
+
+def test_every_choice_meets_the_target_at_its_rows():
+    found = theory.plan(SPARSE, NOISY, 1000, target_mse=0.01)
+    for choice in found.choices:
+        assert choice.rows is not None
+        assert choice.mse <= 0.01 * (1 + 1e-9)
+        if choice.alpha_b > 0.0:
+            curve = theory.learning_curve(
+                SPARSE, NOISY, choice.alpha_b, batches=choice.rows // choice.batch_rows
+            )
+            assert curve.reaches(0.01) == pytest.approx(choice.rows / 1000)
+
+
+def test_a_memory_limit_is_kept_and_priced():
+    free = theory.plan(SPARSE, NOISY, 1000, target_mse=0.01)
+    bound = theory.plan(SPARSE, NOISY, 1000, target_mse=0.01, max_memory="1MB")
+    assert bound.pick.memory <= 1e6
+    assert bound.pick.name == "all that fits"
+    assert bound.memory_cost == bound.pick.rows / free.fewest_rows.rows > 1.0
+    assert f"factor {bound.memory_cost:.2f}" in str(bound)
+
+
+def test_a_budget_without_a_target_asks_for_the_smallest_error():
+    found = theory.plan(SPARSE, NOISY, 1000, budget_rows=800)
+    assert found.pick.mse <= 1.25 * min(choice.mse for choice in found.choices)
+    offline = theory.offline_curve(SPARSE, NOISY, [0.8]).mse[0]
+    assert found.fewest_rows.mse == pytest.approx(offline)
+
+
+def test_a_target_beyond_the_budget_is_out_of_reach():
+    found = theory.plan(SPARSE, NOISY, 1000, target_mse=1e-3, budget_rows=300)
+    assert all(choice.rows is None for choice in found.choices)
+    assert "out of reach" in str(found)
+
+
+def test_the_table_shows_the_pick_and_rich_renders_it():
+    found = theory.plan(SPARSE, NOISY, 1000, target_mse=0.01)
+    lines = str(found).splitlines()
+    assert sum(line.startswith("> ") for line in lines) == 1
+    rich = pytest.importorskip("rich.console")
+    console = rich.Console(record=True, width=140, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(found)
+    assert found.pick.name in console.export_text()
+
+
+def test_plot_has_a_curve_for_every_choice():
+    pytest.importorskip("matplotlib").use("Agg")
+    found = theory.plan(SPARSE, NOISY, 1000, target_mse=0.01)
+    labels = [line.get_label() for line in found.plot().get_lines()]
+    assert set(labels) >= {choice.name for choice in found.choices}
+
+
+def test_memory_and_its_inverse():
+    rows = largest_batch(1e6, 1000)
+    assert memory_of(rows, 1000) <= 1e6 < memory_of(rows + 1, 1000)
+
+
+def test_refusals():
+    with pytest.raises(errors.InvalidInput, match="features"):
+        theory.plan(SPARSE, NOISY, 0)
+    with pytest.raises(errors.InvalidInput, match="prior variance"):
+        theory.plan(SPARSE, NOISY, 1000, target_mse=0.5)
+    with pytest.raises(errors.InvalidInput, match="max_memory"):
+        theory.plan(SPARSE, NOISY, 1000, target_mse=0.01, max_memory="lots")
+    with pytest.raises(errors.InvalidInput, match="at least"):
+        theory.plan(SPARSE, NOISY, 1000, target_mse=0.01, max_memory=100)
