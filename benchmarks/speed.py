@@ -96,10 +96,16 @@ def online() -> Iterator[Row]:
         for row, seen in zip(as_dicts[:40], y, strict=False):
             model.learn_one(row, seen)
 
-    ours, theirs = best(lambda: adf(start, Phi, y, channel), river, repeats=2)
-    yield faster(
-        "ADF a row, N = 1000, against river's LinearRegression", ours / rows, theirs / 40, 20.0
+    ridge = Posterior(priors.Gaussian(), columns)
+    ours, like, theirs = best(
+        lambda: adf(start, Phi, y, channel),
+        lambda: adf(ridge, Phi, y, channel),
+        river,
+        repeats=2,
     )
+    case = "ADF a row, N = 1000, against river's LinearRegression"
+    yield faster(f"{case}, Gaussian prior", like / rows, theirs / 40, 20.0)
+    yield faster(f"{case}, spike and slab", ours / rows, theirs / 40, 20.0)
     dots = best(lambda: [row @ y_ for row, y_ in zip(Phi, Phi, strict=True)], repeats=2)[0]
     eta = best(lambda: PRIOR.moments(np.ones(columns), Phi[0]), repeats=20)[0]
     yield slower(

@@ -13,7 +13,7 @@ import numpy as np
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.designs.base import row_blocks
-from miniamp.designs.columns import Columns, SparseColumns
+from miniamp.designs.columns import Columns, SparseColumns, places
 from miniamp.designs.swept import Swept
 from miniamp.errors import InvalidType
 from miniamp.kernel import read_only
@@ -52,7 +52,7 @@ class Sparse(Swept):
 
     def _rows(self, part: slice) -> tuple[Any, ...]:
         ends = self.Phi.indptr[part.start : part.stop + 1]
-        return read_only(self.Phi.data), read_only(self.Phi.indices), read_only(ends)
+        return read_only(self.Phi.data), places(self.Phi.indices), places(ends)
 
     def columns(self) -> Columns:
         return SparseColumns(self.Phi)

@@ -21,8 +21,8 @@ _GROUP = 32
 @compiled
 def forth(
     entries: NDArray[np.floating],
-    places: NDArray[np.int32],
-    ends: NDArray[np.int32],
+    places: NDArray[np.uint32],
+    ends: NDArray[np.uint32],
     x: Array,
     omega: Array,
 ) -> None:
@@ -37,8 +37,8 @@ def forth(
 @compiled
 def back(
     entries: NDArray[np.floating],
-    places: NDArray[np.int32],
-    ends: NDArray[np.int32],
+    places: NDArray[np.uint32],
+    ends: NDArray[np.uint32],
     g: Array,
     pull: Array,
 ) -> None:
@@ -51,8 +51,8 @@ def back(
 @compiled
 def forth_squares(
     entries: NDArray[np.floating],
-    places: NDArray[np.int32],
-    ends: NDArray[np.int32],
+    places: NDArray[np.uint32],
+    ends: NDArray[np.uint32],
     x: Array,
     v: Array,
     omega: Array,
@@ -71,8 +71,8 @@ def forth_squares(
 @compiled
 def back_squares(
     entries: NDArray[np.floating],
-    places: NDArray[np.int32],
-    ends: NDArray[np.int32],
+    places: NDArray[np.uint32],
+    ends: NDArray[np.uint32],
     g: Array,
     answer: Array,
     pull: Array,
@@ -89,8 +89,8 @@ def back_squares(
 @compiled
 def sweep(
     entries: NDArray[np.floating],
-    places: NDArray[np.int32],
-    ends: NDArray[np.int32],
+    places: NDArray[np.uint32],
+    ends: NDArray[np.uint32],
     x: Array,
     v: Array,
     squares: bool,
@@ -131,8 +131,8 @@ def sweep(
 @compiled
 def online(
     entries: NDArray[np.floating],
-    places: NDArray[np.int32],
-    ends: NDArray[np.int32],
+    places: NDArray[np.uint32],
+    ends: NDArray[np.uint32],
     y: Array,
     numbers: Array,
     output: Any,
@@ -178,8 +178,8 @@ def online(
 @compiled
 def descend(
     entries: NDArray[np.floating],
-    places: NDArray[np.int32],
-    ends: NDArray[np.int32],
+    places: NDArray[np.uint32],
+    ends: NDArray[np.uint32],
     power: Array,
     parameters: Array,
     moments: Any,
