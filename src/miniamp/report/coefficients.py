@@ -12,7 +12,7 @@ from miniamp.report import look
 from miniamp.report.facts import Facts
 
 #: Features shown, and groups (classes, clusters): more could not be read.
-MOST_FEATURES, MOST_GROUPS = 40, 6
+MOST_FEATURES, MOST_GROUPS = 30, 6
 #: Standard deviations either side: 90 % of a Gaussian.
 REACH = 1.6448536269514722
 
@@ -98,6 +98,7 @@ def section(facts: Facts) -> look.Section:
         "Centres" if facts.task == "clustering" else "Coefficients",
         _words(facts, len(shown), len(groups)),
         look.figure(traces, x, y, height=height),
+        wide=len(shown) > 16,
     )
 
 

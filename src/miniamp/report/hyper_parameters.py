@@ -49,7 +49,7 @@ def plot_hyper_parameters(estimator: Any, ax: Any = None) -> Any:
 def section(facts: Facts) -> look.Section | None:
     """The card of the page; none where there is nothing to learn."""
     drawn = curves(facts)
-    if not drawn:
+    if not drawn or facts.task == "clustering":  # whose noise has a card of its own
         return None
     traces = [look.line(facts.rows, values, name, i) for i, (name, values) in enumerate(drawn)]
     y = look.axis("value", **look.logarithmic(*(values for _, values in drawn)))
@@ -57,9 +57,7 @@ def section(facts: Facts) -> look.Section | None:
         "As believed after each batch; flat where they were given. A curve that does not settle "
         "is a stream that changes or a model that does not fit."
     )
-    return look.Section(
-        "Hyper-parameters", words, look.figure(traces, look.axis(_x(facts)), y), wide=False
-    )
+    return look.Section("Hyper-parameters", words, look.figure(traces, look.axis(_x(facts)), y))
 
 
 def curves(facts: Facts) -> list[tuple[str, Array]]:

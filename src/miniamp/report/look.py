@@ -110,8 +110,20 @@ def logarithmic(*columns: Any) -> dict[str, Any]:
     values = np.concatenate([np.ravel(np.asarray(column, dtype=float)) for column in columns])
     values = values[np.isfinite(values)]
     wide = len(values) > 0 and values.min() > 0.0 and values.max() > 8.0 * values.min()
-    # One label a decade: 2 and 5 between them would be read as numbers of their own.
-    return {"type": "log", "dtick": 1, "exponentformat": "power"} if wide else {"type": "linear"}
+    return {"type": "log", **_ticks(values)} if wide else {"type": "linear"}
+
+
+def _ticks(values: Any) -> dict[str, Any]:
+    """Labels of a logarithmic axis: 1, 2 and 5 of each decade where there are few, else decades."""
+    low, high = (
+        int(f(np.log10(v))) for f, v in ((np.floor, values.min()), (np.ceil, values.max()))
+    )
+    steps = (1.0, 2.0, 5.0) if high - low <= 3 else (1.0,)
+    stride = 1 + (high - low) // 8
+    ticks = [s * 10.0**k for k in range(low, high + 1, stride) for s in steps]
+    plain = low >= -4 and high <= 5
+    texts = [f"{tick:.10g}" if plain else f"{tick:.0e}" for tick in ticks]
+    return {"tickmode": "array", "tickvals": ticks, "ticktext": texts}
 
 
 def figure(traces: list[dict[str, Any]], x: Any, y: Any, **layout: Any) -> Figure:

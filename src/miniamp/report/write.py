@@ -90,4 +90,18 @@ def sections(facts: Facts, forecast: Given = None) -> list[Section]:
         inclusion.section(facts),
         coefficients.section(facts),
     )
-    return [section for section in found if section is not None]
+    return _filled([section for section in found if section is not None])
+
+
+def _filled(cards: list[Section]) -> list[Section]:
+    """The same cards, two side by side; one that would stand alone is as wide as both."""
+    filled: list[Section] = []
+    waiting = False  # whether the last card has room beside it
+    for card in cards:
+        if card.wide and waiting:
+            filled[-1] = filled[-1]._replace(wide=True)
+        waiting = not card.wide and not waiting
+        filled.append(card)
+    if waiting:
+        filled[-1] = filled[-1]._replace(wide=True)
+    return filled

@@ -1,0 +1,108 @@
+"""Each plot on paper shows the numbers of the estimator."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from miniamp import report
+from miniamp.errors import InvalidInput, MissingExtra
+from miniamp.report import coverage, reliability
+from miniamp.report.facts import Facts
+
+pytest.importorskip("matplotlib")
+
+
+def test_errors_are_those_of_the_history(regressor):
+    ax = report.plot_error(regressor)
+    made = ax.get_lines()[0]
+    recorded = [entry for entry in regressor.history_ if "error" in entry]
+    np.testing.assert_allclose(made.get_ydata(), [entry["error"] for entry in recorded])
+    np.testing.assert_allclose(made.get_xdata(), [e["rows_seen"] - e["rows"] for e in recorded])
+
+
+def test_the_surest_coefficients_come_first(regressor):
+    ax = report.plot_coefficients(regressor, most=2)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["@1", "column 0"]
+
+
+def test_inclusion_finds_the_two_that_are_at_work(regressor):
+    (curve,) = report.plot_inclusion(regressor).get_lines()
+    assert list(curve.get_ydata()[:2]) == pytest.approx([1.0, 1.0], abs=1e-6)
+    assert curve.get_ydata()[2] < 0.5
+
+
+def test_coverage_is_right_where_the_model_is(regressor):
+    """350 forecast rows: within three standard deviations of chance at every level."""
+    level, inside, two_sigma = coverage.points(Facts.of(regressor))
+    assert level[-1] == pytest.approx(0.9)
+    assert np.all(np.abs(inside - level) < 1.5 * two_sigma)
+    recorded = [e for e in regressor.history_ if "coverage" in e]
+    share = np.average([e["coverage"] for e in recorded], weights=[e["rows"] for e in recorded])
+    assert inside[-1] == pytest.approx(share, abs=1e-12)
+
+
+def test_reliability_counts_every_forecast(classifier):
+    given, came, _, counts = reliability.points(Facts.of(classifier))
+    assert counts.sum() == 2 * 350  # both classes of each row after the first batch
+    assert counts @ came == pytest.approx(350)
+    assert np.all(np.diff(given) > 0.0)
+
+
+def test_perfect_calibration_lies_on_the_diagonal(regressor):
+    """Every twentieth of the forecasts holds as many outcomes."""
+    model = Facts.of(regressor)
+    even = [{"calibration": [5] * 20, "rows_seen": 100, "rows": 100, "batch": 0}]
+    facts = Facts(
+        **{
+            **{name: getattr(model, name) for name in Facts.__dataclass_fields__},
+            "everything": even,
+        }
+    )
+    level, inside, _ = coverage.points(facts)
+    np.testing.assert_allclose(inside, level)
+
+
+#: Plots that not every estimator has something for.
+ONLY = {
+    "plot_balance": {"regressor", "classifier", "many_classes"},
+    "plot_coverage": {"regressor"},
+    "plot_inclusion": {"regressor"},
+    "plot_reliability": {"classifier", "many_classes"},
+    "plot_variance": {"regressor", "classifier", "many_classes"},
+}
+
+
+@pytest.mark.parametrize("name", [n for n in report.__all__ if n.startswith("plot_")])
+def test_each_draws_on_given_axes_or_says_why_not(name, kind, request, tmp_path):
+    from matplotlib.figure import Figure
+
+    figure, model, plot = Figure(), request.getfixturevalue(kind), getattr(report, name)
+    ax = figure.subplots()
+    if kind not in ONLY.get(name, {kind}):
+        with pytest.raises(InvalidInput, match="estimator: got .* expected"):
+            plot(model, ax)
+        return
+    assert plot(model, ax) is ax
+    figure.savefig(tmp_path / "plot.png", dpi=20)
+    assert ax.get_xlabel()
+
+
+def test_without_matplotlib_the_extra_is_named(regressor, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingExtra, match=r"miniamp\[report\]"):
+        report.plot_error(regressor)
+
+
+def test_without_plotly_the_extra_is_named(regressor, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    with pytest.raises(MissingExtra, match=r"miniamp\[report\]"):
+        report.write_report(regressor, tmp_path / "r.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_choices_name_the_solver_and_its_reason(regressor):
+    found = {choice.what: choice for choice in report.choices(regressor)}
+    assert found["solver"].chosen == "robust, 8 batches"
+    assert "few features" in found["solver"].why
+    assert found["batch"].chosen == "50 rows"
