@@ -13,7 +13,7 @@ N, R, DELTA = 1000, 5, 0.1
 
 
 def centres(rng: np.random.Generator) -> np.ndarray:
-    """Ground truth of exactly unit second moments: their chance deviation is not the algorithm's."""
+    """Ground truth of exactly unit second moments, so that chance has no part in the error."""
     U = rng.normal(size=(N, R))
     return U @ np.linalg.inv(np.linalg.cholesky(U.T @ U / N)).T
 

@@ -1,4 +1,4 @@
-"""The mean-field rows against exact integration: the signs and factors that errata L15 to L17 fix."""
+"""The mean-field rows against exact integration: signs and factors of errata L15 to L17."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_non_negative_rows_against_integration(R: int) -> None:
 
 
 def test_the_printed_factor_one_half_is_worse() -> None:
-    """Errata L16: B - (1/2) A_off m instead of B - A_off m misses the exact mean many times over."""
+    """Errata L16: B - (1/2) A_off m instead of B - A_off m misses the exact mean widely."""
     A = np.array([[6.0, 1.0], [1.0, 5.0]])
     b = np.array([4.0, 3.0])
     true_mean, _ = exact_moments(A, b, 1.0)

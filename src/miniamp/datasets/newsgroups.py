@@ -6,7 +6,7 @@ import gzip
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -26,13 +26,12 @@ def load_newsgroups(
     words: int = 1000,
     *,
     stop_words: bool = True,
-    counts: bool = False,
+    weighting: str = "tf-idf",
     text_only: bool = False,
 ) -> Labelled:
     """All posts of some hierarchies, training and test set together, as sparse word features.
 
-    TF-IDF of the `words` most frequent words, every document rescaled to maximum 1, as in the
-    paper's appendix; or plain word counts. Looked for as 20newsgroups.jsonl.gz in the folder that
+    By default as in the paper's appendix. Looked for as 20newsgroups.jsonl.gz in the folder that
     MINIAMP_DATA names, then in scikit-learn's cache of fetch_20newsgroups.
 
     Parameters
@@ -42,10 +41,10 @@ def load_newsgroups(
     words : int
         How many words.
     stop_words : bool
-        Whether the commonest English words ("the", "and") are kept. Without them scikit-learn's list
-        is used.
-    counts : bool
-        Counts of words instead of TF-IDF.
+        Whether the commonest English words ("the", "and"), by scikit-learn's list, are kept.
+    weighting : "tf-idf", "log" or "counts"
+        "tf-idf": the paper's, every document rescaled to maximum 1. "log": (1 + log count) times
+        log inverse frequency, every document of length 1; the recipe that clusters best. "counts".
     text_only : bool
         Whether to cut the header (From, Organization, ...), keeping only what was written.
 
@@ -61,6 +60,10 @@ def load_newsgroups(
     (12822, 1000)
     """
     words = checks.count("words", words)
+    if weighting not in WEIGHTINGS:
+        raise checks.refuse(
+            "weighting", repr(weighting), f"one of {tuple(WEIGHTINGS)}", "choose one of them"
+        )
     texts, groups = _from_folder() or _from_scikit_learn()
     tops = np.array([group.split(".")[0] for group in groups])
     unknown = [name for name in hierarchies if name not in tops]
@@ -73,7 +76,7 @@ def load_newsgroups(
     bodies = (_without_header(texts[i]) if text_only else texts[i] for i in chosen)
     left_out = frozenset[str]() if stop_words else _english_stop_words()
     X, features = count_words(bodies, words, left_out)
-    return Labelled(X if counts else tf_idf(X), y, tuple(hierarchies), features)
+    return Labelled(WEIGHTINGS[weighting](X), y, tuple(hierarchies), features)
 
 
 def count_words(
@@ -97,9 +100,9 @@ def count_words(
     place = {word: i for i, word in enumerate(features)}
     rows = [[(place[w], n) for w, n in sorted(d.items()) if w in place] for d in documents]
     pairs = np.array(list(chain.from_iterable(rows)) or np.zeros((0, 2)), dtype=np.float64)
-    starts = np.cumsum([0, *map(len, rows)])
+    starts = np.cumsum([0, *map(len, rows)], dtype=np.int32)  # scikit-learn takes no 64-bit ones
     X = sp.csr_array(
-        (pairs[:, 1], pairs[:, 0].astype(np.int64), starts), shape=(len(rows), len(features))
+        (pairs[:, 1], pairs[:, 0].astype(np.int32), starts), shape=(len(rows), len(features))
     )
     return X, features
 
@@ -107,8 +110,8 @@ def count_words(
 def tf_idf(counts: Any) -> Any:
     """Term frequency times inverse document frequency, every document rescaled to maximum 1.
 
-    The inverse frequency is smoothed, log((1 + M)/(1 + df)) + 1. A document without any of the words
-    stays zero.
+    The inverse frequency is smoothed, log((1 + M)/(1 + df)) + 1. A document without any of the
+    words stays zero.
 
     Examples
     --------
@@ -123,6 +126,36 @@ def tf_idf(counts: Any) -> Any:
     largest = X.max(axis=1).toarray().ravel()
     X.data /= np.repeat(np.where(largest > 0.0, largest, 1.0), np.diff(X.indptr))
     return X
+
+
+def log_idf(counts: Any) -> Any:
+    """(1 + log count) log(M / df), every document brought to Euclidean length 1.
+
+    A word that comes twice says little more than one that comes once, and a long document no more
+    than a short one.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> log_idf(sp.csr_array([[2.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 5.0]])).toarray()
+    array([[1., 0., 0.],
+           [0., 0., 0.],
+           [0., 0., 1.]])
+    """
+    X = sp.csr_array(counts, dtype=np.float64, copy=True)
+    frequency = np.maximum(np.bincount(X.indices, minlength=X.shape[1]), 1)
+    X.data = (1.0 + np.log(X.data)) * np.log(X.shape[0] / frequency)[X.indices]
+    length = np.sqrt(X.power(2).sum(axis=1))
+    X.data /= np.repeat(np.where(length > 0.0, length, 1.0), np.diff(X.indptr))
+    return X
+
+
+#: How counts become features, by name.
+WEIGHTINGS: dict[str, Callable[[Any], Any]] = {
+    "tf-idf": tf_idf,
+    "log": log_idf,
+    "counts": lambda counts: counts,
+}
 
 
 def _from_folder() -> tuple[list[str], list[str]] | None:

@@ -192,10 +192,13 @@ class MiniAMPClusterer(
         self.history_ = list(state.history)
         self.labels_ = labels
         self._n_features_out = self.n_clusters
-        empty = int(np.sum(state.weights * state.samples < 0.5))
-        if empty:
+        # Clusters that share one centre are one cluster, however its samples fell on them.
+        largest = float(np.max(np.abs(state.centres))) or 1.0
+        apart = len(np.unique(np.round(state.centres / largest, 6), axis=0))
+        occupied = min(int(np.count_nonzero(state.assigned)), apart)
+        if occupied < self.n_clusters:
             warnings.warn(
-                f"{self.n_clusters - empty} clusters have samples, {self.n_clusters} were asked "
+                f"{occupied} clusters have samples, {self.n_clusters} were asked "
                 "for: the others are empty so far. More samples a batch, more starts (n_init) or "
                 "fewer clusters would help; identical samples cannot be split",
                 ConvergenceWarning,

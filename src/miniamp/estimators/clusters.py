@@ -115,6 +115,7 @@ class Clusters:
     unit: Array | None = None
     kept: Any = None
     counts: Array = field(default_factory=lambda: np.zeros(0))
+    assigned: Array = field(default_factory=lambda: np.zeros(0))  #: samples by likeliest cluster
     batches: int = 0
     samples: int = 0
     history: tuple[dict[str, Any], ...] = ()
@@ -240,6 +241,7 @@ class Clusters:
         columns = belief.columns
         assert columns is not None
         old = np.zeros_like(columns[0]) if anew else self._fade() * self.counts
+        likeliest = np.bincount(columns.argmax(axis=1), minlength=len(old)).astype(np.float64)
         off = residual(Y, belief.mean, columns)
         level = self._learned_level(off, float(old.sum()), len(columns), square)
         report = {
@@ -254,6 +256,7 @@ class Clusters:
             belief=belief,
             level=level,
             counts=old + columns.sum(axis=0),
+            assigned=likeliest if anew else self.assigned + likeliest,
             batches=self.batches + 1,
             samples=self.samples + X.shape[0],
             history=(*self.history, report),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def test_few_iterations_approach_the_fixed_point_from_above() -> None:
         lowrank.learning_curve(*model(5, 0.1), 0.5, batches=3, t_max=t, seed=1e-3).mse
         for t in (1, 3, 10, 300)
     ]
-    assert all((more <= less + 1e-12).all() for less, more in zip(curves, curves[1:], strict=False))
+    assert all((more <= less + 1e-12).all() for less, more in itertools.pairwise(curves))
     converged = lowrank.learning_curve(*model(5, 0.1), 0.5, batches=3, seed=1e-3).mse
     np.testing.assert_allclose(curves[-1], converged, rtol=1e-6)
 
@@ -115,9 +116,9 @@ def test_bad_input_is_named() -> None:
     ):
         with pytest.raises(InvalidInput, match=f"^{name}: "):
             lowrank.learning_curve(*model(3, 0.1), **bad)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="^prior_v: "):
+    with pytest.raises(InvalidInput, match=r"^prior_v: "):
         lowrank.learning_curve(priors.GaussianRows(2), priors.OneHot(3), 0.1, 0.5, batches=1)
-    with pytest.raises(InvalidInput, match="^noise: "):
+    with pytest.raises(InvalidInput, match=r"^noise: "):
         lowrank.offline_curve(*model(3, 0.0), [1.0])
     with pytest.raises(InvalidInput, match="full recursion"):
         lowrank.mmse_curve(priors.SparseRows(2), priors.OneHot(2), 0.1, 0.5, batches=1)

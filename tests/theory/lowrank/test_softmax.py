@@ -67,7 +67,7 @@ def test_against_plain_sampling() -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(InvalidInput, match="^R: "):
+    with pytest.raises(InvalidInput, match=r"^R: "):
         softmax_averages(1, 1.0)
-    with pytest.raises(InvalidInput, match="^gamma: "):
+    with pytest.raises(InvalidInput, match=r"^gamma: "):
         softmax_averages(3, -1.0)

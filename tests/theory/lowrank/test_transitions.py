@@ -30,7 +30,7 @@ def test_reference(row: dict[str, float]) -> None:
 
 
 def test_first_order_depends_on_the_noise() -> None:
-    """Errata L12: first order iff Delta < (R - 4)/(2 R); R = 5, Delta = .05 is the printed example."""
+    """Errata L12: first order iff Delta < (R - 4)/(2 R)."""
     narrow = found(5, 0.05)
     assert narrow.first_order
     assert narrow.spinodal == pytest.approx(0.06223, abs=1e-5)
