@@ -39,7 +39,7 @@ ALPHA, LAM = 0.7, 0.4
 
 def pair(prior, channel):
     costly = (channel in COSTLY and prior not in ("Gaussian", "Rademacher")) or (
-        prior == "Numerical" and channel != "Gaussian"
+        prior == "Numerical"
     )
     return pytest.param(
         PRIORS[prior],

@@ -85,11 +85,12 @@ def test_diagram_refusals():
 @pytest.mark.parametrize("alpha_b", [0.05, 0.2])
 def test_exponential_decay_without_noise(alpha_b):
     channel = channels.Gaussian(0.0)
-    number = int(16.0 / alpha_b * 0.3)
+    rate = theory.decay_rate(SPARSE, channel, alpha_b)
+    # Down to errors of e^-50: the correction is of relative size sqrt(log lambda/lambda).
+    number = int(-50.0 / rate.per_batch)
     curve = theory.learning_curve(SPARSE, channel, alpha_b, batches=number)
     measured = np.diff(np.log(curve.mse))[-1]
-    rate = theory.decay_rate(SPARSE, channel, alpha_b)
-    assert_allclose(measured, rate.per_batch, rtol=1e-4)
+    assert_allclose(measured, rate.per_batch, rtol=1e-6)
     assert_allclose(rate.per_alpha, np.log(1 - alpha_b / 0.3) / alpha_b, rtol=1e-12)
 
 
@@ -101,7 +102,7 @@ def test_power_laws(prior, channel, exponent):
     rate = theory.decay_rate(prior, channel, 0.2)
     assert (rate.form, rate.per_batch, rate.exponent) == ("power law", 0.0, exponent)
     curve = theory.online_curve(prior, channel, [1e5, 2e5])
-    assert_allclose(np.log2(curve.mse[1] / curve.mse[0]), exponent, rtol=1e-3)
+    assert_allclose(np.log2(curve.mse[1] / curve.mse[0]), exponent, rtol=1e-2)
 
 
 def test_discrete_decay():

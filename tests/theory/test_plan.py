@@ -1,5 +1,7 @@
 """The planner: what it answers, and that its answers are those of the curves."""
 
+import io
+
 import numpy as np
 import pytest
 
@@ -35,7 +37,9 @@ def test_a_memory_limit_is_kept_and_priced():
     free = theory.plan(SPARSE, NOISY, 1000, target_mse=0.01)
     bound = theory.plan(SPARSE, NOISY, 1000, target_mse=0.01, max_memory="1MB")
     assert bound.pick.memory <= 1e6
-    assert bound.pick.name == "all that fits"
+    fitting = [choice for choice in bound.choices if choice.memory <= 1e6]
+    assert "all that fits" in [choice.name for choice in fitting]
+    assert bound.pick.rows == min(choice.rows for choice in fitting)
     assert bound.memory_cost == bound.pick.rows / free.fewest_rows.rows > 1.0
     assert f"factor {bound.memory_cost:.2f}" in str(bound)
 
@@ -58,7 +62,7 @@ def test_the_table_shows_the_pick_and_rich_renders_it():
     lines = str(found).splitlines()
     assert sum(line.startswith("> ") for line in lines) == 1
     rich = pytest.importorskip("rich.console")
-    console = rich.Console(record=True, width=140, file=open("/dev/null", "w"))  # noqa: SIM115
+    console = rich.Console(record=True, width=140, file=io.StringIO())
     console.print(found)
     assert found.pick.name in console.export_text()
 
