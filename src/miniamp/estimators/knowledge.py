@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from miniamp.absorb import Info, absorb
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.designs import Design, as_design
+from miniamp.errors import IllBatchWarning
 from miniamp.estimators.expectation import expected
 from miniamp.estimators.health import findings
 from miniamp.estimators.settings import Settings, coefficient_prior
@@ -160,7 +162,10 @@ class Knowledge:
         self, models: tuple[Model, ...], design: Design, Y: Array
     ) -> tuple[tuple[Model, ...], list[Info]]:
         make = self._solver(design)
-        pairs = [self._one(model, design, y, make) for model, y in zip(models, Y.T, strict=True)]
+        with warnings.catch_warnings():
+            # A second try is recorded in the history as a remedy.
+            warnings.simplefilter("ignore", IllBatchWarning)
+            pairs = [self._one(m, design, y, make) for m, y in zip(models, Y.T, strict=True)]
         return tuple(model for model, _ in pairs), [info for _, info in pairs]
 
     def _one(self, model: Model, design: Design, y: Array, make: Any) -> tuple[Model, Info]:
