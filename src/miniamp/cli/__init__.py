@@ -57,11 +57,11 @@ def _warn_in_one_line() -> None:
     warnings.resetwarnings()
     warnings.simplefilter("ignore")
     warnings.simplefilter("default", UserWarning)
-    warnings.showwarning = lambda message, *place: _warn(str(message))
+    warnings.showwarning = _warn  # called with the place in the code, which users need not see
 
 
-def _warn(message: str) -> None:
-    _say(f"warning: {_in_options(message)}", 0)
+def _warn(message: Warning | str, *place: object, **more: object) -> None:  # noqa: ARG001
+    _say(f"warning: {_in_options(str(message))}", 0)
 
 
 def _in_options(message: str) -> str:

@@ -8,8 +8,12 @@ from typing import Annotated
 import typer
 
 import miniamp
+from miniamp.cli.cluster import cluster
 from miniamp.cli.demo import demo
 from miniamp.cli.fit import fit
+from miniamp.cli.inspect import inspect
+from miniamp.cli.plan import plan
+from miniamp.cli.predict import predict
 from miniamp.cli.reproduce import reproduce
 
 app = typer.Typer(
@@ -42,7 +46,7 @@ def _help(doc: str | None) -> str:
     return "\n\n".join(" ".join(part.split()) for part in cleandoc(doc or "").split("\n\n"))
 
 
-for each in (fit, demo, reproduce):
+for each in (fit, predict, cluster, inspect, plan, demo, reproduce):
     app.command(help=_help(each.__doc__))(each)
 
 command = typer.main.get_command(app)

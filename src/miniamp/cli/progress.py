@@ -6,6 +6,7 @@ import sys
 import time
 from typing import Any, Self
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -62,10 +63,17 @@ class Watch:
         return self.fresh / max(self.seconds, 1e-9)
 
     def learned(self, rows: int, history: list[dict[str, Any]], classes: bool) -> None:
-        """One more batch."""
+        """One more batch of a regression or classification."""
+        self._tell(rows, errors_line(history, classes))
+
+    def clustered(self, rows: int, entry: dict[str, Any]) -> None:
+        """One more batch of a clustering."""
+        self._tell(rows, f"noise {np.mean(entry['noise']):.3g}")
+
+    def _tell(self, rows: int, figures: str) -> None:
         self.rows += rows
         self.fresh += rows
-        line = f"{self.rows:,} rows, {self.speed:,.0f} rows/s, {errors_line(history, classes)}"
+        line = f"{self.rows:,} rows, {self.speed:,.0f} rows/s, {figures}"
         if self._bar is not None:
             self._bar.update(self._task, description=line, completed=self.rows)
         elif not self._quiet and time.perf_counter() - self._said > PAUSE:

@@ -1,0 +1,148 @@
+"""Tables written batch by batch: a file is there when all of it is, or not at all."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from miniamp.errors import InvalidInput
+from miniamp.streams.extras import needed
+
+#: One batch of a table: columns of equal length by name.
+Table = Mapping[str, Any]
+
+_KINDS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+
+
+class Writer(Protocol):
+    """Takes one batch of rows after the other."""
+
+    def write(self, table: Table) -> None: ...
+    def close(self) -> None: ...
+
+
+def kind_of(path: Path) -> str:
+    """What to write, by the ending of the name; CSV to standard output."""
+    if str(path) == "-":
+        return "csv"
+    kind = _KINDS.get(path.suffix.lower())
+    if kind is None:
+        raise InvalidInput(
+            f"--output: {path} ends in {path.suffix or 'nothing'!r}, expected .csv, .jsonl or "
+            ".parquet, or - for CSV on standard output; choose one"
+        )
+    return kind
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[Writer]:
+    r"""A writer to a file that appears under its name at the end, if all went well.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     place = Path(folder) / "p.csv"
+    ...     with writing(place) as writer:
+    ...         writer.write({"prediction": [1.5, 2.0], "std": [0.5, 0.25]})
+    ...     place.read_text()
+    'prediction,std\n1.5,0.5\n2.0,0.25\n'
+    """
+    kind = kind_of(path)
+    if str(path) == "-":
+        yield CSVWriter(sys.stdout)
+        sys.stdout.flush()
+        return
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with fresh.open("wb") as file:
+            writer = _writer(kind, file)
+            yield writer
+            writer.close()
+        fresh.replace(path)
+    except OSError as error:
+        raise InvalidInput(
+            f"{path}: cannot be written ({error.strerror}); check the folder and the disk"
+        ) from None
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _writer(kind: str, file: IO[bytes]) -> Writer:
+    if kind == "parquet":
+        return ParquetWriter(file)
+    text = _Text(file)
+    return CSVWriter(text) if kind == "csv" else JSONLinesWriter(text)
+
+
+class _Text:
+    """UTF-8 with plain line ends over a binary file, unbuffered: the file has a buffer itself."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, text: str) -> None:
+        self._file.write(text.encode())
+
+
+class CSVWriter:
+    """Comma-separated values, with the names first."""
+
+    def __init__(self, file: Any) -> None:
+        self._csv = csv.writer(file, lineterminator="\n")
+        self._begun = False
+
+    def write(self, table: Table) -> None:
+        if not self._begun:
+            self._csv.writerow(table)
+            self._begun = True
+        self._csv.writerows(zip(*map(_list, table.values()), strict=True))
+
+    def close(self) -> None:
+        """Nothing is left to write."""
+
+
+class JSONLinesWriter:
+    """One JSON object a line."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def write(self, table: Table) -> None:
+        names = list(table)
+        for row in zip(*map(_list, table.values()), strict=True):
+            self._file.write(json.dumps(dict(zip(names, row, strict=True))) + "\n")
+
+    def close(self) -> None:
+        """Nothing is left to write."""
+
+
+class ParquetWriter:
+    """Parquet, a row group a batch."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._arrow = needed("pyarrow", "writing Parquet")
+        self._parquet = needed("pyarrow.parquet", "writing Parquet")
+        self._file = file
+        self._writer: Any = None
+
+    def write(self, table: Table) -> None:
+        rows = self._arrow.table({name: _list(column) for name, column in table.items()})
+        if self._writer is None:
+            self._writer = self._parquet.ParquetWriter(self._file, rows.schema)
+        self._writer.write_table(rows)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _list(column: Any) -> list[Any]:
+    values: list[Any] = column.tolist() if hasattr(column, "tolist") else list(column)
+    return values
