@@ -1,13 +1,15 @@
 """Streaming Bayesian inference by mini-batch approximate message passing."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from miniamp import channels, datasets, designs, errors, evidence, learning, priors, theory
+from miniamp import channels, designs, errors, evidence, learning, priors
 from miniamp.absorb import Info, Stop, absorb, stream
 from miniamp.posterior import Posterior
 from miniamp.tilt import Tilt
 
 if TYPE_CHECKING:
+    from miniamp import datasets, estimators, report, streams, theory
     from miniamp.estimators import MiniAMPClassifier, MiniAMPClusterer, MiniAMPRegressor, load
 
 __version__ = "0.1.0"
@@ -25,21 +27,26 @@ __all__ = [
     "datasets",
     "designs",
     "errors",
+    "estimators",
     "evidence",
     "learning",
     "load",
     "priors",
+    "report",
     "stream",
+    "streams",
     "theory",
 ]
 
-#: What lives in `miniamp.estimators`, which needs scikit-learn and is imported when asked for.
+#: Parts that are imported when they are asked for: they, or what they need, take long to load.
+_PARTS = ("datasets", "estimators", "report", "streams", "theory")
+#: What lives in `miniamp.estimators`, which needs scikit-learn.
 _ESTIMATORS = ("MiniAMPClassifier", "MiniAMPClusterer", "MiniAMPRegressor", "load")
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        return importlib.import_module(f"miniamp.{name}")
     if name in _ESTIMATORS:
-        from miniamp import estimators
-
-        return getattr(estimators, name)
+        return getattr(importlib.import_module("miniamp.estimators"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
