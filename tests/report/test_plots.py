@@ -80,7 +80,7 @@ def test_each_draws_on_given_axes_or_says_why_not(name, kind, request, tmp_path)
     figure, model, plot = Figure(), request.getfixturevalue(kind), getattr(report, name)
     ax = figure.subplots()
     if kind not in ONLY.get(name, {kind}):
-        with pytest.raises(InvalidInput, match="estimator: got .* expected"):
+        with pytest.raises(InvalidInput, match=r"estimator: got .* expected"):
             plot(model, ax)
         return
     assert plot(model, ax) is ax
