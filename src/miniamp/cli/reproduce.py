@@ -21,6 +21,9 @@ from rich.table import Table
 if TYPE_CHECKING:
     from miniamp.experiments.claims import Claim
 
+#: Columns of the tables where they go to a file.
+FILE_WIDTH = 150
+
 
 def reproduce(
     figure: Annotated[
@@ -51,6 +54,8 @@ def reproduce(
     folder = out if out is not None else Path("reproduced-quick" if quick else "reproduced")
     scale = Scale(quick, seeds)
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=FILE_WIDTH)
     wanted = names(figure)
     disagreements = 0
     for name in wanted:

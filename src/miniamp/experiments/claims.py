@@ -62,7 +62,7 @@ def medians(table: Table, by: str, value: str) -> tuple[Array, Array, Array, Arr
     places = np.array(table.values(by))
     groups = [table.where(**{by: float(place)})[value] for place in places]
     quartiles = np.array([np.quantile(group, [0.5, 0.25, 0.75]) for group in groups])
-    return (places, *(quartiles.T if len(groups) else np.empty((3, 0))))
+    return (places, *(quartiles.T if groups else np.empty((3, 0))))
 
 
 def deviation(

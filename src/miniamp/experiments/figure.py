@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,6 +144,8 @@ def picture(name: str, out: Path, scale: Scale) -> list[Claim]:
     figure = load(name)
     panels = dict.fromkeys(task.panel for task in figure.tasks(scale))
     tables = {panel: Table.read(out / f"{name}-{panel}.csv") for panel in panels}
+    # Fonts without a date, on purpose, are not worth a line each on the terminal.
+    logging.getLogger("fontTools").setLevel(logging.ERROR)
     with look.context():
         drawn = figure.draw(tables)
         # Without a date in them, the same numbers give the same bytes.

@@ -19,6 +19,8 @@ ALPHA_B, SHOWN = 0.35, 5
 STEP = 0.15
 BATCHES, THRESHOLDS = 10, 6
 
+DOTS = (0, (1.2, 0.8))
+
 #: Errata C2, from the sixth batch to the first.
 T = (0.315445, 0.323439, 0.332952, 0.343865, 0.356144, 0.369971)
 S = (0.318872, 0.333799, 0.354218, 0.381931, 0.420741, 0.480210)
@@ -57,17 +59,17 @@ def landscape(batch: int, points: int) -> list[Row]:
     ]
     found = [p for p in theory.fixed_points(PRIOR, CHANNEL, ALPHA_B, before) if p.stable]
     best = min(found, key=lambda point: point.mutual_information)
-    for point in found:
-        rows.append(
-            {
-                "kind": "minimum",
-                "batch": batch,
-                "mse": point.mse,
-                "information": point.mutual_information,
-                "global": int(point is best),
-                "amp": int(abs(point.mse / reached - 1.0) < 1e-6),
-            }
-        )
+    rows += [
+        {
+            "kind": "minimum",
+            "batch": batch,
+            "mse": point.mse,
+            "information": point.mutual_information,
+            "global": int(point is best),
+            "amp": int(abs(point.mse / reached - 1.0) < 1e-6),
+        }
+        for point in found
+    ]
     return rows
 
 
@@ -148,7 +150,7 @@ def _draw_diagram(made: Any, ax: Any, table: Table, edges_: Table) -> None:
     made.colorbar(mesh, ax=ax, label=r"$\log_{10}$ MSE of Mini-AMP", pad=0.02)
     for k, t, s in zip(edges_["batch"], edges_["information"], edges_["spinodal"], strict=True):
         ax.plot([s, s], [k - 0.5, k + 0.5], color="white", lw=2.4)
-        ax.plot([t, t], [k - 0.5, k + 0.5], color="white", lw=2.4, ls=(0, (1.2, 0.8)))
+        ax.plot([t, t], [k - 0.5, k + 0.5], color="white", lw=2.4, ls=DOTS)
         ax.fill_betweenx(
             [k - 0.5, k + 0.5], t, s, facecolor="none", edgecolor="white", hatch="///", lw=0.0
         )
@@ -158,7 +160,7 @@ def _draw_diagram(made: Any, ax: Any, table: Table, edges_: Table) -> None:
     ax.legend(
         handles=[
             Line2D([], [], color="white", lw=2.4, label=r"$S_k$: AMP escapes above"),
-            Line2D([], [], color="white", lw=2.4, ls=(0, (1.2, 0.8)), label=r"$T_k$: good is best above"),
+            Line2D([], [], color="white", lw=2.4, ls=DOTS, label=r"$T_k$: good is best above"),
             Patch(facecolor="none", edgecolor="white", hatch="///", label="hard"),
         ],
         loc="upper left",
@@ -174,7 +176,7 @@ def _draw_diagram(made: Any, ax: Any, table: Table, edges_: Table) -> None:
     look.letter(ax, "b", "error of Mini-AMP, and where it is not optimal")
 
 
-def judge(tables: Tables, scale: Scale) -> list[Claim]:
+def judge(tables: Tables, _: Scale) -> list[Claim]:
     """Minima and edges."""
     left, edges_ = tables["left"], tables["edges"]
     minima = [len(left.where(kind="minimum", batch=k)) for k in _batches()]

@@ -1,0 +1,118 @@
+"""Beyond the paper: where a batch of any size is optimal or hard, at every sparsity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from miniamp import channels, priors, theory
+from miniamp.experiments import look
+from miniamp.experiments.claims import Claim
+from miniamp.experiments.figure import Figure, Scale, Tables
+from miniamp.experiments.tables import Row
+from miniamp.experiments.tasks import Task
+
+HERE = "miniamp.experiments.beyond_phases"
+PRIOR, CHANNEL = priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-8)
+
+
+def tasks(scale: Scale) -> list[Task]:
+    """One task a strip of sparsities, one for the edges."""
+    levels = np.round(np.linspace(0.02, 0.6, scale.choose(59, 15)), 6)
+    points = scale.choose(161, 41)
+    return [
+        *(
+            Task("errors", f"{HERE}:strip", {"rho": [float(r) for r in part], "points": points})
+            for part in np.array_split(levels, 5)
+        ),
+        Task("edges", f"{HERE}:edges", {"rho": [float(r) for r in levels]}),
+    ]
+
+
+def strip(rho: list[float], points: int) -> list[Row]:
+    """Errors of AMP and of exact inference on one batch."""
+    found = theory.phase_diagram(
+        PRIOR, CHANNEL, np.linspace(0.02, 0.9, points), sparsities=rho, progress=False
+    )
+    return [
+        {
+            "rho": float(level),
+            "alpha_b": float(alpha),
+            "mse": float(found.mse[i, j]),
+            "mmse": float(found.mmse[i, j]),
+            "hard": int(found.hard[i, j]),
+        }
+        for i, level in enumerate(found.levels)
+        for j, alpha in enumerate(found.alphas)
+    ]
+
+
+def edges(rho: list[float]) -> list[Row]:
+    """Where exact inference, and where AMP, finds the signal."""
+    rows: list[Row] = []
+    for level in rho:
+        found = theory.transitions(PRIOR.replaced(rho=level), CHANNEL)
+        rows.append(
+            {
+                "rho": level,
+                "information": np.nan if found.information is None else found.information,
+                "spinodal": np.nan if found.spinodal is None else found.spinodal,
+            }
+        )
+    return rows
+
+
+def draw(tables: Tables) -> Any:
+    """Errors in colour, edges as lines, the hard region hatched."""
+    table, edges_ = tables["errors"], tables["edges"]
+    made, (ax,) = look.figure(6.4, 4.6)
+    rho, alpha = np.array(table.values("rho")), np.array(table.values("alpha_b"))
+    error = np.log10(np.maximum(table["mse"], 1e-12)).reshape(len(rho), len(alpha))
+    mesh = ax.pcolormesh(alpha, rho, error, shading="nearest", cmap="cividis", rasterized=True)
+    made.colorbar(mesh, ax=ax, label=r"$\log_{10}$ MSE of AMP on one batch", pad=0.02)
+    low, high = edges_["information"], edges_["spinodal"]
+    known = ~np.isnan(low)
+    ax.fill_betweenx(
+        edges_["rho"][known], low[known], high[known], facecolor="none", edgecolor="white",
+        hatch="///", lw=0.0, label="hard",
+    )  # fmt: skip
+    ax.plot(low, edges_["rho"], color="white", ls="--", lw=2.0, label="exact inference finds it")
+    ax.plot(high, edges_["rho"], color="white", lw=2.0, label="AMP finds it")
+    ax.text(0.15, 0.42, "too few rows", color="black", style="italic")
+    ax.text(0.68, 0.12, "recovered", color="white", style="italic")
+    ax.set_xlim(alpha[0], alpha[-1])
+    ax.set_ylim(rho[0], rho[-1])
+    ax.set_xlabel(r"batch size $\alpha_b$")
+    ax.set_ylabel(r"share of non-zero coefficients $\rho$")
+    ax.set_title(r"sparse regression, $\Delta = 10^{-8}$", loc="left")
+    ax.grid(False)
+    ax.legend(loc="upper left", labelcolor="black", frameon=True, framealpha=0.55, facecolor="0.75")
+    return made
+
+
+def judge(tables: Tables, _: Scale) -> list[Claim]:
+    """The edges at rho = .3 are the paper's, and the grid says the same as the edges."""
+    table, edges_ = tables["errors"], tables["edges"]
+    at = int(np.argmin(np.abs(edges_["rho"] - 0.3)))
+    low = dict(zip(edges_["rho"], edges_["information"], strict=True))
+    high = dict(zip(edges_["rho"], edges_["spinodal"], strict=True))
+    inside = [
+        (low[r] < a < high[r]) == (hard == 1)
+        for r, a, hard in zip(table["rho"], table["alpha_b"], table["hard"], strict=True)
+    ]
+    share = float(np.mean(inside))
+    rho, spinodal = edges_["rho"][at], edges_["spinodal"][at]
+    exact = theory.transitions(PRIOR, CHANNEL).spinodal
+    near = float(np.interp(0.3, edges_["rho"], edges_["spinodal"]))
+    assert exact is not None
+    return [
+        Claim("beyond c", "AMP threshold at rho = 0.3", "0.49",
+              f"{near:.4f} between grid lines (at {rho:g}: {spinodal:.6f})",
+              abs(near - exact) < 1e-3, f"{exact:.6f}"),
+        Claim("beyond c", "hard exactly between the edges", "not in the paper",
+              f"{share:.2%} of the grid", share > 0.995),
+    ]  # fmt: skip
+
+
+FIGURE = Figure("Phase diagram over batch size and sparsity", tasks, draw, judge)

@@ -1,0 +1,113 @@
+"""Beyond the paper: rows needed against batch size, which is what the planner weighs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from miniamp import channels, priors, theory
+from miniamp.experiments import look
+from miniamp.experiments.claims import Claim
+from miniamp.experiments.figure import Figure, Scale, Tables
+from miniamp.experiments.tables import Row
+from miniamp.experiments.tasks import Task
+
+HERE = "miniamp.experiments.beyond_plan"
+PRIOR = priors.GaussBernoulli(rho=0.3)
+NOISES = (1e-8, 1e-4, 1e-2)
+#: The error to reach: one percent of the prior variance.
+TARGET = 3e-3
+FEATURES = 10_000
+LINE, PICK, OFFLINE, ONLINE = "stream", "pick", "offline", "online"
+
+
+def tasks(scale: Scale) -> list[Task]:
+    """One task a noise level."""
+    points = scale.choose(80, 24)
+    return [Task("rows", f"{HERE}:needed", {"noise": n, "points": points}) for n in NOISES]
+
+
+def needed(noise: float, points: int) -> list[Row]:
+    """Rows over coefficients until the error is TARGET, for batches of every size."""
+    model = PRIOR, channels.Gaussian(var=noise)
+    plan = theory.plan(*model, features=FEATURES, target_mse=TARGET)
+    offline = plan.fewest_rows
+    online = plan.choices[-1]
+    assert offline.rows is not None and online.rows is not None
+    most = offline.rows / FEATURES
+    rows: list[Row] = [
+        {"kind": OFFLINE, "noise": noise, "alpha_b": most, "alpha": most},
+        {"kind": ONLINE, "noise": noise, "alpha_b": 0.0, "alpha": online.rows / FEATURES},
+    ]
+    if plan.pick.rows is not None:
+        rows.append(
+            {
+                "kind": PICK,
+                "noise": noise,
+                "alpha_b": plan.pick.alpha_b,
+                "alpha": plan.pick.rows / FEATURES,
+            }
+        )
+    for a in np.geomspace(0.01, most * 1.3, points):
+        number = int(np.ceil(1.1 * online.rows / FEATURES / a)) + 1
+        reached = theory.learning_curve(*model, float(a), batches=number).reaches(TARGET)
+        rows.append({"kind": LINE, "noise": noise, "alpha_b": float(a), "alpha": reached or np.nan})
+    return rows
+
+
+def draw(tables: Tables) -> Any:
+    """One line a noise level, from online on the left to offline on the right."""
+    table = tables["rows"]
+    made, (ax,) = look.figure(6.0, 4.2)
+    for i, noise in enumerate(NOISES):
+        style, own = look.style(i), table.where(noise=noise)
+        line = own.where(kind=LINE)
+        ax.plot(
+            line["alpha_b"], line["alpha"], color=style.colour, ls=("-", "--", "-.")[i],
+            label=rf"$\Delta = 10^{{{np.log10(noise):.0f}}}$",
+        )  # fmt: skip
+        online = own.where(kind=ONLINE)["alpha"][0]
+        ax.plot([0.008], [online], marker="<", color=style.colour, ms=7, clip_on=False)
+        best = own.where(kind=OFFLINE)
+        ax.plot(best["alpha_b"], best["alpha"], marker="D", color=style.colour, ms=6, ls="none")
+        pick = own.where(kind=PICK)
+        ax.plot(
+            pick["alpha_b"], pick["alpha"], marker="*", color=style.colour, mec="black", ms=13,
+            ls="none", zorder=4,
+        )  # fmt: skip
+    ax.plot([], [], "<", color="0.4", label="one row at a time")
+    ax.plot([], [], "D", color="0.4", label="all rows at once")
+    ax.plot([], [], "*", color="0.4", mec="black", ms=11, label="the planner's pick")
+    ax.set_xscale("log")
+    ax.set_xlim(0.008, 3.0)
+    ax.set_ylim(bottom=0.0)
+    ax.set_xlabel(r"batch size $\alpha_b$")
+    ax.set_ylabel(rf"rows / coefficients until the error is {TARGET:g}")
+    ax.set_title(r"sparse regression, $\rho = 0.3$", loc="left")
+    ax.legend(loc="lower left")
+    return made
+
+
+def judge(tables: Tables, _: Scale) -> list[Claim]:
+    """Online costs more rows than offline, and less noise makes large batches worth more."""
+    table = tables["rows"]
+    factors = []
+    for noise in NOISES:
+        own = table.where(noise=noise)
+        factors.append(own.where(kind=ONLINE)["alpha"][0] / own.where(kind=OFFLINE)["alpha"][0])
+    text = ", ".join(f"{f:.2f} (noise {n:g})" for f, n in zip(factors, NOISES, strict=True))
+    smallest = max(
+        abs(own.where(kind=LINE)["alpha"][0] / own.where(kind=ONLINE)["alpha"][0] - 1.0)
+        for own in (table.where(noise=noise) for noise in NOISES)
+    )
+    return [
+        Claim("beyond b", "rows online over rows offline", "not in the paper", text,
+              bool(min(factors[:2]) > factors[2] > 1.0),
+              note=f"to an error of {TARGET:g}; the price of small batches falls once the noise is felt"),
+        Claim("beyond b", "smallest batches need the rows of ADF", "alpha_b to 0 gives ADF",
+              f"within {smallest:.1%}", smallest < 0.03),
+    ]  # fmt: skip
+
+
+FIGURE = Figure("Rows needed against batch size", tasks, draw, judge)

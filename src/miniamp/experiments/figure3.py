@@ -1,0 +1,236 @@
+"""Figure 3: clustering a stream. A synthetic mixture with its theory, digits and newsgroups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from miniamp.experiments import look, mixture, real_clusters
+from miniamp.experiments.claims import Claim, medians
+from miniamp.experiments.figure import Figure, Scale, Tables
+from miniamp.experiments.streaming import MINI_AMP
+from miniamp.experiments.tables import Table
+from miniamp.experiments.tasks import Task
+
+MIXTURE, REAL = "miniamp.experiments.mixture", "miniamp.experiments.real_clusters"
+TITLES = {
+    "mnist": "MNIST 0, 1, 2",
+    "newsgroups": "20 newsgroups, all words",
+    "newsgroups-stop": "20 newsgroups, no stop words",
+}
+#: Relative deviation of the mean error in U from state evolution, for batches well above the
+#: threshold: 1 % is what N = 1000 gives (errata, lessons), 100 instances or 5.
+CLOSE, CLOSE_QUICK = 0.03, 0.10
+WELL_ABOVE = (0.5, 1.0)
+
+
+def tasks(scale: Scale) -> list[Task]:
+    """Theory, then instances of the mixture, then orders of the real data, where there are data."""
+    size = scale.choose(1000, 400)
+    found = [
+        Task("mixture", f"{MIXTURE}:predicted", {"alpha_b": a, "seed": seed})
+        for seed in (0.0, mixture.SEED)
+        for a in mixture.SIZES
+        if seed == 0.0 or a < mixture.ALPHA_C
+    ]
+    found += [
+        Task("mixture", f"{MIXTURE}:simulated", {"alpha_b": a, "seed": seed, "size": size})
+        for seed in scale.realisations(100, 4)
+        for a in mixture.SIZES
+    ]
+    sets = [data for data in real_clusters.DATA if real_clusters.available(data)]
+    if scale.quick:
+        sets = sets[:2]
+    found += [
+        Task(
+            data,
+            f"{REAL}:presented",
+            {"data": data, "method": method, "seed": seed, "samples": scale.choose(None, 3000)},
+        )
+        for seed in scale.realisations(100, 3)
+        for data in sets
+        for method in real_clusters.METHODS
+    ]
+    return found
+
+
+def draw(tables: Tables) -> Any:
+    """The mixture above, what there is of real data below."""
+    real = [data for data in real_clusters.DATA if data in tables]
+    from matplotlib.figure import Figure as Canvas
+
+    made = Canvas(figsize=(10.0, 7.6 if real else 4.2), layout="constrained")
+    halves = made.subfigures(2 if real else 1, 1, squeeze=False, hspace=0.04)[:, 0]
+    left, right = halves[0].subplots(1, 2)
+    _draw_mixture(left, right, tables["mixture"])
+    handles, labels = left.get_legend_handles_labels()
+    halves[0].legend(
+        handles, labels, loc="outside lower center", ncols=7, fontsize=8, frameon=False
+    )
+    if real:
+        axes = halves[1].subplots(1, len(real), squeeze=False)[0]
+        for ax, data, mark in zip(axes, real, "cde", strict=False):
+            _draw_real(ax, tables[data])
+            look.letter(ax, mark, TITLES[data])
+        axes[0].set_ylabel("cumulative accuracy")
+        handles, labels = axes[0].get_legend_handles_labels()
+        halves[1].legend(
+            handles, labels, loc="outside lower center", ncols=3, fontsize=8, frameon=False
+        )
+    return made
+
+
+def _draw_mixture(left: Any, right: Any, table: Table) -> None:
+    for i, a in enumerate(mixture.SIZES):
+        style = look.style(i)
+        for ax, value in ((left, "mse"), (right, "loss")):
+            line = table.where(kind=mixture.THEORY, alpha_b=a)
+            ax.plot(line["alpha"], line[value], color=style.colour, zorder=2)
+            seeded = table.where(kind=mixture.SEEDED, alpha_b=a)
+            if len(seeded):
+                ax.plot(seeded["alpha"], seeded[value], color=style.colour, ls=":", zorder=2)
+            runs = table.where(kind=MINI_AMP, alpha_b=a)
+            k, *quartiles = medians(runs, "batch", value)
+            every = max(1, len(k) // 14)
+            shown = slice(every - 1, None, every)
+            places = line["alpha"][k.astype(int) - 1][shown]
+            look.bars(ax, places, [q[shown] for q in quartiles], style, zorder=3)
+        left.plot(
+            [], [], color=style.colour, marker=style.marker, label=rf"$\alpha_b = {a:g}$", ms=5
+        )
+    left.plot([], [], color="0.4", label="state evolution")
+    left.plot([], [], color="0.4", ls=":", label="the same, seeded")
+    for ax in (left, right):
+        ax.set_xlabel(r"$\alpha$ = samples seen / features")
+        ax.set_ylim(bottom=0.0)
+        ax.set_xlim(0.0, mixture.ALPHA_MAX * 1.01)
+    left.set_ylabel(r"mean squared error of $U$")
+    right.set_ylabel(r"0-1 loss of $V$")
+    look.letter(left, "a", r"mixture, $R = 5$, $\Delta = 0.1$, $\alpha_c = 0.25$: centres")
+    look.letter(right, "b", "labels of each batch")
+
+
+def _draw_real(ax: Any, table: Table) -> None:
+    names = dict(zip(real_clusters.METHODS, (0, 1, 2), strict=True))
+    for method, i in names.items():
+        style = look.style(i)
+        for number, dash, alpha in ((1, "-", 0.55), (2, "--", 1.0)):
+            runs = table.where(kind="cumulative", method=method, **{"pass": number})
+            if not len(runs):
+                continue
+            x, _, low, high = medians(runs, "samples", "accuracy")
+            mean = [float(np.mean(runs.where(samples=float(m))["accuracy"])) for m in x]
+            ax.plot(
+                x, mean, ls=dash, color=style.colour, alpha=alpha, marker=style.marker, ms=4,
+                markevery=(3 * i, 9), lw=1.8 if number == 2 else 1.3,
+                label=f"{method}, {'first' if number == 1 else 'second'} pass",
+            )  # fmt: skip
+            if number == 1:
+                ax.fill_between(x, low, high, color=style.colour, alpha=0.12, lw=0.0)
+    ax.set_xscale("log")
+    ax.set_xlabel("samples seen")
+
+
+def judge(tables: Tables, scale: Scale) -> list[Claim]:
+    """State evolution is followed above the threshold, and K-means is beaten."""
+    table = tables["mixture"]
+    found = [_follows(table, a, scale) for a in WELL_ABOVE]
+    found += [_symmetric(table), _escapes(table)]
+    for data in real_clusters.DATA:
+        if data in tables:
+            found += _against_kmeans(data, tables[data], scale)
+        elif not scale.quick:
+            title = TITLES[data]
+            found.append(Claim("3 right", title, "above K-means", "not run: no data", True))
+    return found
+
+
+def _follows(table: Table, a: float, scale: Scale) -> Claim:
+    line = table.where(kind=mixture.THEORY, alpha_b=a)
+    runs = table.where(kind=MINI_AMP, alpha_b=a)
+    off = {}
+    for value in ("mse", "loss"):
+        k, median, _, _ = medians(runs, "batch", value)
+        expected = line[value][k.astype(int) - 1]
+        # Labels are compared as counts: a loss of a percent may be off by a percent of samples.
+        scale_of = expected if value == "mse" else 1.0
+        off[value] = float(np.mean(np.abs(median - expected) / scale_of))
+    close = CLOSE_QUICK if scale.quick else CLOSE
+    return Claim(
+        "3 left",
+        f"medians follow state evolution, alpha_b = {a:g}",
+        "symbols on lines",
+        f"MSE within {off['mse']:.1%}, 0-1 loss within {off['loss']:.3f}",
+        off["mse"] < close and off["loss"] < close,
+    )
+
+
+def _symmetric(table: Table) -> Claim:
+    below = [a for a in mixture.SIZES if a < mixture.ALPHA_C]
+    last = [table.where(kind=mixture.THEORY, alpha_b=a)["loss"][-1] for a in below]
+    mse = table.where(kind=mixture.THEORY, alpha_b=below[0])["mse"][-1]
+    return Claim(
+        "3 left",
+        "below alpha_c = 0.25, from the symmetric point",
+        "error of the random estimator",
+        f"0-1 loss {max(last):.3f}, MSE of U {mse:.3f}",
+        bool(np.allclose(last, 1.0 - 1.0 / mixture.R, atol=1e-9)),
+        corrected="0-1 loss 0.8; MSE falls to 0.8",
+        note="the mean of all centres is learned at any batch size (errata L13)",
+    )
+
+
+def _escapes(table: Table) -> Claim:
+    """A finite problem leaves the symmetric point after enough batches."""
+    runs = table.where(kind=MINI_AMP, alpha_b=0.1)
+    k, loss, _, _ = medians(runs, "batch", "loss")
+    there = k[loss < 0.4]
+    seeded = table.where(kind=mixture.SEEDED, alpha_b=0.1)
+    predicted = seeded["alpha"][seeded["loss"] < 0.4]
+    ours = f"at alpha = {0.1 * there[0]:.1f}" if len(there) else "not by alpha = 4"
+    return Claim(
+        "3 left",
+        "escape from the symmetric point, alpha_b = 0.1, finite N",
+        "never",
+        f"{ours} (median); seeded theory {predicted[0]:.1f}",
+        bool(len(there)),
+        corrected="about 3.0 at N = 1000",
+        note="chance overlaps grow by 1/(1 - alpha_b/alpha_c) a batch (errata L14)",
+    )
+
+
+def _against_kmeans(data: str, table: Table, scale: Scale) -> list[Claim]:
+    found = []
+    final = {
+        (method, number): table.where(kind="final", method=method, **{"pass": number})
+        for method in real_clusters.METHODS
+        for number in (1, 2)
+    }
+    reference = ".896 against .876 (reference)" if data == "mnist" else ""
+    orders = len(final[MINI_AMP, 2])
+    for other in (real_clusters.KMEANS, real_clusters.KMEANS_PP):
+        for number, name in ((1, "first"), (2, "second")):
+            amp, means = final[MINI_AMP, number], final[other, number]
+            text = ", ".join(
+                f"{score} {amp[score].mean():.3f} against {means[score].mean():.3f}"
+                for score in ("accuracy", "nmi", "ari")
+            )
+            # Only the paper's comparison is a claim; small quick runs are too few to decide it.
+            claimed = other == real_clusters.KMEANS and number == 2 and not scale.quick
+            above = bool(amp["accuracy"].mean() > means["accuracy"].mean())
+            found.append(
+                Claim(
+                    "3 right",
+                    f"{TITLES[data]}, {name} pass, against {other}",
+                    "Mini-AMP above" if other == real_clusters.KMEANS else "not in the paper",
+                    text,
+                    above or not claimed,
+                    corrected=reference if claimed else "",
+                    note="" if above else f"not above, over {orders} orders",
+                )
+            )
+    return found
+
+
+FIGURE = Figure("Clustering a stream", tasks, draw, judge)
