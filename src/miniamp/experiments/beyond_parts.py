@@ -87,7 +87,7 @@ def draw(tables: Tables) -> Any:
 def _draw_model(ax: Any, table: Table, handles: dict[str, Any]) -> None:
     from matplotlib.lines import Line2D
 
-    ax.set_yscale("log")
+    look.plain_log(ax)
     ax.set_xlim(0.0, ALPHA_MAX * 1.02)
     for i, a in enumerate(SIZES):
         line, style = table.where(kind=THEORY, alpha_b=a), look.style(i)

@@ -87,7 +87,9 @@ def draw(tables: Tables) -> Any:
     ax.set_ylabel(r"share of non-zero coefficients $\rho$")
     ax.set_title(r"sparse regression, $\Delta = 10^{-8}$", loc="left")
     ax.grid(False)
-    ax.legend(loc="upper left", labelcolor="black", frameon=True, framealpha=0.55, facecolor="0.75")
+    ax.legend(
+        loc="upper left", labelcolor="white", frameon=True, framealpha=0.8, facecolor="#2b2b2b"
+    )
     return made
 
 

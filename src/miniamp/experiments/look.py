@@ -78,6 +78,16 @@ def bars(ax: Any, x: Array, quartiles: Sequence[Array], look: Style, **kwargs: A
     )
 
 
+def plain_log(ax: Any) -> None:
+    """A logarithmic axis of errors that spans a decade or two, with plain numbers on it."""
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
+
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+
+
 def letter(ax: Any, text: str, title: str) -> None:
     """Name a panel."""
     ax.set_title(rf"({text})  {title}", fontsize=9.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def presented(data: str, method: str, seed: int, samples: int | None) -> list[Ro
         warnings.simplefilter("ignore")  # early batches may leave a cluster empty
         # A remainder too small to be a batch goes to the one before.
         edges = [*range(0, len(y) - batch + 1, batch), len(y)]
-        for low, high in zip(edges[:-1], edges[1:], strict=True):
+        for low, high in pairwise(edges):
             if high > low:
                 first.append(np.asarray(model.partial_fit(X[low:high]).labels_))
     rows: list[Row] = []
