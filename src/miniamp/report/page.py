@@ -128,7 +128,7 @@ def _card(section: Section, i: int) -> str:
     label = safe(f"{section.title}. {section.words}")
     return (
         f'<section class="card{wide}"><h2>{safe(section.title)}</h2>'
-        f'<p class="words">{safe(section.words)}</p><div class="plot" id="plot{i}" role="img" '
+        f'<p class="words">{safe(section.words).replace(" %", "&nbsp;%")}</p><div class="plot" id="plot{i}" role="img" '
         f'aria-label="{label}" style="height:{height}px"></div></section>'
     )
 
