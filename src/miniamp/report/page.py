@@ -126,9 +126,10 @@ def _card(section: Section, i: int) -> str:
     wide = " wide" if section.wide else ""
     height = section.figure["layout"]["height"]
     label = safe(f"{section.title}. {section.words}")
+    words = safe(section.words).replace(" %", "&nbsp;%")
     return (
         f'<section class="card{wide}"><h2>{safe(section.title)}</h2>'
-        f'<p class="words">{safe(section.words).replace(" %", "&nbsp;%")}</p><div class="plot" id="plot{i}" role="img" '
+        f'<p class="words">{words}</p><div class="plot" id="plot{i}" role="img" '
         f'aria-label="{label}" style="height:{height}px"></div></section>'
     )
 
