@@ -35,7 +35,8 @@ class MiniAMPClusterer(
     absorbed by low-rank message passing, and only a tilt of the centres is kept, O(R N) numbers.
     Differs from the paper's recipe (appendix D) in three documented ways: the samples of the first
     `n_init_batches` are kept until those are over, and clustered anew, together, with each of them;
-    the best of several starts is taken by its Bethe free energy; and early batches fade.
+    the best of several starts is taken by its Bethe free energy, starts with a tiny cluster last;
+    and early batches fade.
 
     Parameters
     ----------

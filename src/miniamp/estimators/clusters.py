@@ -36,6 +36,9 @@ FEATURE_FLOOR = 1e-2
 #: Message passing is an expansion in 1/N; with fewer features than this its Onsager terms are no
 #: longer small corrections, and batches are absorbed by variational mean field instead.
 MANY_FEATURES = 64
+#: A start whose smallest cluster has less than this share of an even one is taken only if all have:
+#: handfuls of near-duplicates (reposted documents) otherwise win by their tightness.
+BALANCE = 0.25
 #: The first so many batches all begin anew.
 EVERY_BATCH = 5
 #: Rows that are labelled at once.
@@ -166,7 +169,7 @@ class Clusters:
         level = self._first_level(Y, square)
         belief = Posterior(self.settings.prior_of_centres(square), self.features)
         found = [self._absorb(belief, Y, level, start) for start in self._starts(raw, Y, level)]
-        after, info = max(found, key=lambda pair: pair[0].log_evidence)
+        after, info = max(found, key=lambda pair: _rank(pair[0]))
         after = self._with_old_names(after, unit)
         return self._after(X, Y, after, info, square, anew=True, unit=unit)
 
@@ -347,6 +350,13 @@ class Clusters:
             return self.level
         spread = float(feature_variances(Y.T).mean())
         return max(spread, NOISE_FLOOR * square) or 1.0
+
+
+def _rank(belief: Factors) -> tuple[bool, float]:
+    """What makes one start better than another: no tiny cluster, then the evidence."""
+    assert belief.columns is not None
+    share = belief.columns.mean(axis=0).min() * belief.columns.shape[1]
+    return bool(share >= BALANCE), belief.log_evidence
 
 
 def _centres(belief: Factors, unit: Array | None) -> Array:
