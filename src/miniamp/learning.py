@@ -30,7 +30,7 @@ NOISE_STEPS = 30
 #: Weight of batch k in the noise, k^-0.6: early batches, judged with poor hyper-parameters, fade.
 FADING = 0.6
 #: The power of z that a first batch of labels or counts is taken to have.
-LABELLED = 2.0
+LABELLED = 8.0
 #: The variance of an intercept over the mean square of y: wide enough to say nothing.
 WIDE = 100.0
 #: The inner iteration of a round stops here: hyper-parameters need no more digits than this.

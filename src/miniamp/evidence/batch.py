@@ -13,7 +13,7 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import Averaged, Design, Sweep, as_design
 from miniamp.evidence.base import DrawnRows, damped
-from miniamp.evidence.joint import row_variance
+from miniamp.evidence.joint import row_moments
 from miniamp.evidence.update import updated
 from miniamp.posterior import Moments, Posterior
 
@@ -168,8 +168,9 @@ def explain(found: str) -> str:
 
 def project(belief: Posterior, design: Design) -> tuple[Array, Array]:
     """Mean and variance of Phi x under the belief, with what it remembers of correlations."""
-    omega, V = design.forecast(belief.mean, belief.var)
-    return omega, (V if belief.remembered is None else row_variance(belief, design.toarray()))
+    if belief.remembered is None:
+        return design.forecast(belief.mean, belief.var)
+    return row_moments(belief, design.toarray())
 
 
 def forecast(belief: Posterior, Phi: Given, channel: Channel) -> tuple[Array, Array]:

@@ -145,9 +145,14 @@ def sites_of(belief: Posterior) -> Sites:
     return match(belief.remembering(None), remembered.field if remembered else nothing)[1]
 
 
-def row_variance(belief: Posterior, rows: Array) -> Array:
-    """Variance of rows . x under a belief, what it remembers of correlations included, (M,)."""
-    if belief.remembered is None:
-        return np.asarray(np.square(rows) @ belief.var)
+def row_moments(belief: Posterior, rows: Array) -> tuple[Array, Array]:
+    """Mean and variance of rows . x under a belief, with what it remembers of correlations, (M,).
+
+    The mean is that of the Gaussian behind the belief, which keeps to the remembered rows where the
+    marginals of undecided coefficients, each on its own, do not quite add up to them.
+    """
     remembered = belief.remembered
-    return solve(remembered.rows, remembered.targets, sites_of(belief)).variance_of(rows)
+    if remembered is None:
+        return rows @ belief.mean, np.asarray(np.square(rows) @ belief.var)
+    joint = solve(remembered.rows, remembered.targets, sites_of(belief))
+    return rows @ joint.mean, joint.variance_of(rows)

@@ -21,7 +21,7 @@ from miniamp.evidence.joint import (
     Joint,
     Sites,
     match,
-    row_variance,
+    row_moments,
     sites_of,
     solve,
     squared,
@@ -123,7 +123,7 @@ class RobustBatch(DrawnRows):
                 f"{belief.size}, the size of the belief",
                 "use the same columns in every batch",
             )
-        omega, V = self.Phi @ belief.mean, row_variance(belief, self.Phi)
+        omega, V = row_moments(belief, self.Phi)
         rows, fixed = self._first_rows(omega, np.maximum(V, TINY))
         return belief.moments, _State(sites_of(belief), rows, fixed)
 
