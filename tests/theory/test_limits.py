@@ -81,7 +81,9 @@ def test_matched_by_the_general_equations_of_any_channel(prior, channel):
 
 def test_general_mismatch_contains_the_gaussian_one():
     believed, true = channels.Gaussian(0.05), channels.Gaussian(0.02)
-    errors_now = Law(SPARSE, truth=priors.GaussBernoulli(0.2), lam=2.0, gamma=2.5, signal=1.8).errors
+    errors_now = Law(
+        SPARSE, truth=priors.GaussBernoulli(0.2), lam=2.0, gamma=2.5, signal=1.8
+    ).errors
     closed = believed.responses(true, *errors_now)
     assert_allclose(averaged_responses(believed, true, errors_now), closed, rtol=1e-10)
 
@@ -97,7 +99,9 @@ def test_a_wrong_channel_costs():
 
 def test_an_equal_truth_is_no_mismatch():
     curve = theory.learning_curve(SPARSE, CHANNEL, 0.4, batches=2, truth=priors.GaussBernoulli(0.3))
-    assert_allclose(curve.mse, theory.learning_curve(SPARSE, CHANNEL, 0.4, batches=2).mse, rtol=1e-14)
+    assert_allclose(
+        curve.mse, theory.learning_curve(SPARSE, CHANNEL, 0.4, batches=2).mse, rtol=1e-14
+    )
 
 
 def test_alpha_max_counts_whole_batches():

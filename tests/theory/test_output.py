@@ -58,10 +58,13 @@ def test_student_t_against_high_precision(mse):
 
     def pieces(y):
         grid = [k * sigma for k in (-9, -3, 0, 3, 9)]
-        weight = lambda z: mpmath.npdf(z, 0, sigma) * norm * (  # noqa: E731
-            1 + (y - z) ** 2 / df
-        ) ** (-(df + 1) / mpmath.mpf(2))
-        return mpmath.quad(weight, grid, **COARSE), mpmath.quad(lambda z: z / mse * weight(z), grid, **COARSE)
+
+        def weight(z):
+            tail = (1 + (y - z) ** 2 / df) ** (-(df + 1) / mpmath.mpf(2))
+            return mpmath.npdf(z, 0, sigma) * norm * tail
+
+        slope = mpmath.quad(lambda z: z / mse * weight(z), grid, **COARSE)
+        return mpmath.quad(weight, grid, **COARSE), slope
 
     def integrand(y):
         Z, slope = pieces(y)

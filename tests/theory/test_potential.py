@@ -12,7 +12,7 @@ SPARSE = priors.GaussBernoulli(rho=0.3)
 
 
 def marchenko_pastur(alpha, var, lam):
-    """I(x; y, r)/N for x ~ N(0, 1), y = Phi x + noise, r = lam x + N(0, lam): the exact spectrum."""
+    """I(x; y, r)/N for x ~ N(0, 1), y = Phi x + noise and r = lam x + N(0, lam), exactly."""
     low, high = (1 - np.sqrt(alpha)) ** 2, (1 + np.sqrt(alpha)) ** 2
 
     def density(angle):
@@ -103,7 +103,8 @@ def test_landscape_has_two_minima_where_two_fixed_points_are_stable():
     for point, sign in zip(points, (1, -1, 1), strict=True):
         around = point.mse * np.array([0.9, 1.0, 1.1])
         left, middle, right = theory.mutual_information(SPARSE, channel, around, 0.4)
-        assert sign * (left - middle) > 0 and sign * (right - middle) > 0
+        assert sign * (left - middle) > 0
+        assert sign * (right - middle) > 0
 
 
 def test_shapes_and_refusals():

@@ -84,9 +84,7 @@ def test_perceptron(glm, key):
     near(curve.mse, expected["E_AMP"])
     near(theory.mmse_curve(BINARY, PERCEPTRON, float(key), batches=number).mse, expected["MMSE"])
     assert curve.reaches(0.0) == expected["alpha_zero_AMP"]
-    near(
-        theory.generalisation_error(BINARY, PERCEPTRON, curve), expected["generalisation_error"]
-    )
+    near(theory.generalisation_error(BINARY, PERCEPTRON, curve), expected["generalisation_error"])
 
 
 def test_perceptron_transitions_and_online_learning(glm):
@@ -103,14 +101,10 @@ def test_perceptron_transitions_and_online_learning(glm):
 def test_noisy_labels(glm):
     expected = glm["probit"]["rademacher Delta=0.1"]["0.5"]
     number = len(expected["E_AMP"])
-    near(
-        theory.learning_curve(BINARY, NOISY_LABELS, 0.5, batches=number).mse, expected["E_AMP"]
-    )
+    near(theory.learning_curve(BINARY, NOISY_LABELS, 0.5, batches=number).mse, expected["E_AMP"])
     near(theory.mmse_curve(BINARY, NOISY_LABELS, 0.5, batches=number).mse, expected["MMSE"])
     ridge = glm["probit"]["gaussian, Delta=0.1"]["0.5"]
-    near(
-        theory.learning_curve(priors.Gaussian(), NOISY_LABELS, 0.5, batches=len(ridge)).mse, ridge
-    )
+    near(theory.learning_curve(priors.Gaussian(), NOISY_LABELS, 0.5, batches=len(ridge)).mse, ridge)
 
 
 @pytest.mark.parametrize(("rho", "t_max"), [(0.2, 200), (0.3, 2)])

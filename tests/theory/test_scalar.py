@@ -43,8 +43,11 @@ def test_laplace_against_high_precision(lam):
     def half(c):
         """Integral over x > 0 of exp(-lam x^2/2 + c x)/2."""
         scale = mpmath.sqrt(2 * lam)
-        return mpmath.sqrt(mpmath.pi) / (2 * scale) * mpmath.exp((c / scale) ** 2) * mpmath.erfc(
-            -c / scale
+        return (
+            mpmath.sqrt(mpmath.pi)
+            / (2 * scale)
+            * mpmath.exp((c / scale) ** 2)
+            * mpmath.erfc(-c / scale)
         )
 
     def log_partition(b):

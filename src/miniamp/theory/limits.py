@@ -246,7 +246,7 @@ def _streamed(law: Law, batch: TypicalBatch, number: int, stop: Stop, label: str
         return np.array([_iterations(before, batch) for before in befores])
 
     return Curve(
-        alpha=batch.alpha * np.arange(1, number + 1),
+        alpha=batch.alpha * np.arange(1.0, number + 1.0),
         mse=np.maximum([e.mse for e in errors], floor),
         variance=np.maximum([e.variance for e in errors], floor),
         lam=np.array([new.lam for new in laws]),
