@@ -28,6 +28,7 @@ from miniamp.estimators.knowledge import Judge, Knowledge
 from miniamp.estimators.saving import knowledge_of, labels_of, labels_state, state_of
 from miniamp.estimators.settings import Settings, coefficient_prior
 from miniamp.estimators.tables import plain
+from miniamp.estimators.weights import copies
 
 #: What a method that looks at rows accepts.
 ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
@@ -74,29 +75,30 @@ class StreamingEstimator(BaseEstimator):
         with self._all_or_nothing():
             settings = self._settings()
             rng = check_random_state(self.random_state)
-            X, Y = self._rows(X, y, sample_weight, reset=True)
+            X, Y, weights = self._rows(X, y, sample_weight, reset=True)
             known = Knowledge(settings, X.shape[1], Y.shape[1])
             for rows in cut(self.batch_size, settings, X, rng):
-                known = self._absorbed(known, X[rows], Y[rows])
+                part = None if weights is None else weights[rows]
+                known = self._absorbed(known, X[rows], Y[rows], part)
             self._take(known)
         return self
 
     def _partial_fit(self, X: Given, y: Given, sample_weight: Given, first: bool) -> Self:
         with self._all_or_nothing():
             settings = self._settings()
-            X, Y = self._rows(X, y, sample_weight, reset=first)
+            X, Y, weights = self._rows(X, y, sample_weight, reset=first)
             known = (
                 Knowledge(settings, X.shape[1], Y.shape[1])
                 if first
                 else self._known.under(settings)
             )
-            self._take(self._absorbed(known, X, Y))
+            self._take(self._absorbed(known, X, Y, weights))
         return self
 
-    def _absorbed(self, known: Knowledge, X: Any, Y: Array) -> Knowledge:
+    def _absorbed(self, known: Knowledge, X: Any, Y: Array, weights: Array | None) -> Knowledge:
         """One batch, with a warning where it shows for the first time that the model is wrong."""
         before = set(known.history[-1]["found"]) if known.history else set()
-        known = known.absorbed(X, Y, self._judge)
+        known = known.absorbed(X, Y, self._judge, weights)
         for finding in findings(known.history):
             if finding.kind not in before:
                 warnings.warn(f"{finding.message} {finding.remedy}", HealthWarning, stacklevel=5)
@@ -128,20 +130,19 @@ class StreamingEstimator(BaseEstimator):
             standardize=self.standardize,
         )
 
-    def _rows(self, X: Given, y: Given, weights: Given, *, reset: bool) -> tuple[Any, Array]:
-        """Rows and targets, checked; a row of weight k is there k times."""
+    def _rows(
+        self, X: Given, y: Given, weights: Given, *, reset: bool
+    ) -> tuple[Any, Array, Array | None]:
+        """Rows, targets and weights, checked; a row of weight k is there k times."""
         X, y = self._validated(plain(X), plain(y), reset)
         Y = self._targets(y)
         if weights is None:
-            return X, Y
-        weights = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
-        times = np.rint(weights).astype(np.int64)
-        if not np.array_equal(times, weights):
-            raise InvalidInput("sample_weight: got a fraction, expected whole numbers")
-        if not times.any():
-            raise InvalidInput("sample_weight: got zeros only, expected a positive weight")
-        index = np.repeat(np.arange(len(times)), times)
-        return X[index], Y[index]
+            return X, Y, None
+        weights = _check_sample_weight(
+            plain(weights), X, dtype=np.float64, ensure_non_negative=True
+        )
+        taken, rest = copies(weights)
+        return X[taken], Y[taken], rest
 
     def _validated(self, X: Given, y: Given, reset: bool) -> tuple[Any, Any]:
         raise NotImplementedError

@@ -39,7 +39,7 @@ def with_features(known: Knowledge, features: int) -> Knowledge:
     models = tuple(replace(m, posterior=_wider(m.posterior, end, more)) for m in known.models)
     kept = known.kept
     if kept is not None:
-        kept = (np.hstack([kept[0], np.zeros((len(kept[0]), more))]), kept[1])
+        kept = (np.hstack([kept[0], np.zeros((len(kept[0]), more))]), *kept[1:])
     return replace(known, features=features, frame=frame, models=models, kept=kept)
 
 
@@ -56,12 +56,12 @@ def with_classes(known: Knowledge, classes: int) -> Knowledge:
     models, kept = known.models, known.kept
     if known.targets == 1:
         models = tuple(image for m in models for image in (_mirrored(m), m))
-        kept = None if kept is None else (kept[0], np.hstack([-kept[1], kept[1]]))
+        kept = None if kept is None else (kept[0], np.hstack([-kept[1], kept[1]]), kept[2])
     if models:
         models += tuple(_unseen(models[0]) for _ in range(targets - len(models)))
     if kept is not None:
         rest = np.full((len(kept[1]), targets - kept[1].shape[1]), -1.0)
-        kept = (kept[0], np.hstack([kept[1], rest]))
+        kept = (kept[0], np.hstack([kept[1], rest]), kept[2])
     return replace(known, targets=targets, models=models, kept=kept)
 
 

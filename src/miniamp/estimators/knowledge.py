@@ -19,6 +19,7 @@ from miniamp.errors import IllBatchWarning
 from miniamp.estimators.expectation import expected
 from miniamp.estimators.health import findings
 from miniamp.estimators.settings import Settings, coefficient_prior
+from miniamp.estimators.weights import unweighted, weighted
 from miniamp.evidence import AutoBatch, Frame
 from miniamp.evidence.auto import spectral_outlier
 from miniamp.evidence.batch import project
@@ -68,7 +69,7 @@ class Knowledge:
     targets: int
     frame: Frame | None = None
     models: tuple[Model, ...] = ()
-    kept: tuple[Any, Array] | None = None
+    kept: tuple[Any, Array, Array | None] | None = None
     rows: int = 0
     history: tuple[dict[str, Any], ...] = ()
 
@@ -86,12 +87,13 @@ class Knowledge:
             )
         return replace(self, settings=settings)
 
-    def absorbed(self, X: Any, Y: Array, judge: Judge) -> Knowledge:
-        """What is known after rows X (M, N) with targets Y (M, K)."""
+    def absorbed(self, X: Any, Y: Array, judge: Judge, weights: Array | None = None) -> Knowledge:
+        """What is known after rows X (M, N) with targets Y (M, K) and weights (M,)."""
         judged: dict[str, Any] = {}
         if self.models:
             judged = judge(Y, self.seen(X))
-        new, infos, design = self._started(X, Y) if self._warming else self._continued(X, Y)
+        go_on = self._started if self._warming else self._continued
+        new, infos, design = go_on(X, Y, weights)
         last = self.history[-1] if self.history and not self._warming else {}
         entry: dict[str, Any] = {
             "batch": self.history[-1]["batch"] + 1 if self.history else 0,
@@ -135,23 +137,28 @@ class Knowledge:
         intercept = mean[:, N:].sum(axis=1) - own @ self._frame.centre
         return own, std[:, :N] * unit, intercept
 
-    def _started(self, X: Any, Y: Array) -> tuple[Knowledge, list[Info], Design]:
+    def _started(
+        self, X: Any, Y: Array, weights: Array | None
+    ) -> tuple[Knowledge, list[Info], Design]:
         """All rows so far, from the beginning."""
         if self.kept is not None:
+            weights = _weights(self.kept[2], len(self.kept[1]), weights, len(Y))
             X, Y = _stacked(self.kept[0], X), np.concatenate([self.kept[1], Y])
         frame = self.settings.first_frame(X)
         models = tuple(self._first_model(y) for y in Y.T)
         design = self._design(frame, X)
-        models, infos = self._learned(models, design, Y)
+        models, infos = self._learned(models, design, Y, weights)
         warm = X.shape[0] >= (WARM if np.ptp(Y, axis=0).any() else WARM_CONSTANT)
-        kept = None if warm else (X, Y)
+        kept = None if warm else (X, Y, weights)
         return replace(self, frame=frame, models=models, kept=kept), infos, design
 
-    def _continued(self, X: Any, Y: Array) -> tuple[Knowledge, list[Info], Design]:
+    def _continued(
+        self, X: Any, Y: Array, weights: Array | None
+    ) -> tuple[Knowledge, list[Info], Design]:
         """One more batch, in a frame that has seen it."""
         frame = self._frame.seeing(X)
         design = self._design(frame, X)
-        models, infos = self._learned(self.models, design, Y)
+        models, infos = self._learned(self.models, design, Y, weights)
         return replace(self, frame=frame, models=models), infos, design
 
     def _first_model(self, y: Array) -> Model:
@@ -159,14 +166,18 @@ class Knowledge:
         return Model(self.settings.first_belief(self.features, y), channel)
 
     def _learned(
-        self, models: tuple[Model, ...], design: Design, Y: Array
+        self, models: tuple[Model, ...], design: Design, Y: Array, weights: Array | None
     ) -> tuple[tuple[Model, ...], list[Info]]:
         make = self._solver(design)
         with warnings.catch_warnings():
             # A second try is recorded in the history as a remedy.
             warnings.simplefilter("ignore", IllBatchWarning)
-            pairs = [self._one(m, design, y, make) for m, y in zip(models, Y.T, strict=True)]
-        return tuple(model for model, _ in pairs), [info for _, info in pairs]
+            pairs = [
+                self._one(replace(m, channel=weighted(m.channel, weights)), design, y, make)
+                for m, y in zip(models, Y.T, strict=True)
+            ]
+        learned = tuple(replace(m, channel=unweighted(m.channel)) for m, _ in pairs)
+        return learned, [info for _, info in pairs]
 
     def _one(self, model: Model, design: Design, y: Array, make: Any) -> tuple[Model, Info]:
         s = self.settings
@@ -219,6 +230,13 @@ def _record(models: tuple[Model, ...], infos: list[Info]) -> dict[str, Any]:
             values = [np.mean(getattr(thing, name)) for thing in things]
             entry[f"{prefix}_{name}"] = float(np.mean(values))
     return entry
+
+
+def _weights(first: Array | None, a: int, second: Array | None, b: int) -> Array | None:
+    """The weights of a rows and b more, None where all are one."""
+    if first is None and second is None:
+        return None
+    return np.concatenate([np.ones(n) if w is None else w for w, n in ((first, a), (second, b))])
 
 
 def _stacked(first: Any, second: Any) -> Any:

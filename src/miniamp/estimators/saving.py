@@ -66,7 +66,11 @@ def state_of(known: Knowledge) -> dict[str, Any]:
         ],
         "kept": None
         if known.kept is None
-        else {"X": _matrix_state(known.kept[0]), "Y": known.kept[1]},
+        else {
+            "X": _matrix_state(known.kept[0]),
+            "Y": known.kept[1],
+            "weights": known.kept[2],
+        },
     }
 
 
@@ -79,7 +83,7 @@ def knowledge_of(state: dict[str, Any], settings: Settings) -> Knowledge:
         state["targets"],
         None if state["frame"] is None else Frame(**state["frame"]),
         tuple(Model(**model) for model in state["models"]),
-        None if kept is None else (_matrix(kept["X"]), kept["Y"]),
+        None if kept is None else (_matrix(kept["X"]), kept["Y"], kept["weights"]),
         state["rows"],
         tuple(state["history"]),
     )
