@@ -64,7 +64,7 @@ def main() -> None:
     for name, found, target in rows:
         print(f"{name:<32} {found:8.3f} s   target {target:g} s")
     name = "naive iteration, same quadrature"
-    print(f"{name:<32} {naive:8.3f} s   {naive / curve:.0f} times slower")  # noqa: T201
+    print(f"{name:<32} {naive:8.3f} s   {naive / curve:.0f} times slower")
 
 
 if __name__ == "__main__":
