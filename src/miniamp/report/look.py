@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from miniamp.errors import MissingExtra
+
+# Said when reports are imported, not after the work that one is to be written of.
+for _needed in ("matplotlib", "plotly"):
+    if find_spec(_needed) is None:
+        raise MissingExtra(f'reports need {_needed}; pip install "miniamp[report]"')
 
 #: Colours of series 1 to 8 on paper: for the colour-blind, and told apart in grey by their dashes.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#5D4A9C", "#6B6B6B")

@@ -1,0 +1,78 @@
+"""How Sphinx builds the manual: `make docs`."""
+
+import re
+from importlib.metadata import version as installed
+
+project = "miniamp"
+author = "The miniamp developers"
+copyright = "the miniamp developers"  # noqa: A001
+release = version = installed("miniamp")
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+]
+myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
+myst_heading_anchors = 3
+exclude_patterns = ["_build", "figures", "images"]
+# Types of parameters are words there, such as "(M,) array": not every one is a name to link to.
+suppress_warnings = ["ref.python"]
+
+autodoc_default_options = {
+    "members": True,
+    # What scikit-learn adds to every estimator.
+    "exclude-members": ",".join(
+        f"set_{name}_request" for name in ("fit", "partial_fit", "predict", "score")
+    ),
+}
+autodoc_inherit_docstrings = False
+autodoc_member_order = "groupwise"
+autodoc_typehints = "none"
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+
+html_theme = "furo"
+html_title = f"miniamp {release}"
+html_static_path = ["_static"]
+html_css_files = ["manual.css"]
+html_theme_options = {"navigation_with_keys": True}
+html_show_sphinx = False
+
+_CODE = re.compile(r"(``.*?``)")
+_SINGLE = re.compile(r"(?<![`:\w])`([^`]+)`(?![`_])")
+_NAME = re.compile(r"(\w*[^\W_])_(?![\w`])")
+
+
+def _outside_examples(lines, change):
+    in_example = False
+    for i, line in enumerate(lines):
+        in_example = bool(line.strip()) and (in_example or line.lstrip().startswith(">>>"))
+        if not in_example:
+            lines[i] = change(line)
+
+
+def _code(line):
+    """A line in which a name between single backticks is code."""
+    return _SINGLE.sub(r"``\1``", line)
+
+
+def _text(line):
+    """A line with all that reStructuredText would take for markup left as text.
+
+    Docstrings are written to be read as they are: coef_ is a name there, and |x| a length.
+    """
+    parts = _CODE.split(line)
+    for i in range(0, len(parts), 2):
+        parts[i] = _NAME.sub(r"\1\_", parts[i]).replace("|", r"\|")
+    return "".join(parts)
+
+
+def setup(app):
+    # Before and after napoleon, which turns sections into fields.
+    change = "autodoc-process-docstring"
+    app.connect(change, lambda *args: _outside_examples(args[-1], _code), priority=400)
+    app.connect(change, lambda *args: _outside_examples(args[-1], _text), priority=600)
