@@ -15,6 +15,7 @@ from sklearn.utils.validation import (
     _check_sample_weight,
     check_is_fitted,
     check_random_state,
+    column_or_1d,
     validate_data,
 )
 
@@ -23,11 +24,12 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.errors import InvalidInput
 from miniamp.estimators.batching import cut
+from miniamp.estimators.dask_rows import blocks_of, cluster_for, first_rows, swept
 from miniamp.estimators.health import HealthWarning, diagnose, findings
 from miniamp.estimators.knowledge import Judge, Knowledge
 from miniamp.estimators.saving import knowledge_of, labels_of, labels_state, state_of
 from miniamp.estimators.settings import Settings, coefficient_prior
-from miniamp.estimators.tables import plain
+from miniamp.estimators.tables import is_dask, plain
 from miniamp.estimators.weights import copies
 
 #: What a method that looks at rows accepts.
@@ -72,6 +74,8 @@ class StreamingEstimator(BaseEstimator):
     # Learning.
 
     def _fit(self, X: Given, y: Given, sample_weight: Given) -> Self:
+        if is_dask(X):
+            return self._fit_dask(X, y, sample_weight)
         with self._all_or_nothing():
             settings = self._settings()
             rng = check_random_state(self.random_state)
@@ -80,6 +84,36 @@ class StreamingEstimator(BaseEstimator):
             for rows in cut(self.batch_size, settings, X, rng):
                 part = None if weights is None else weights[rows]
                 known = self._absorbed(known, X[rows], Y[rows], part)
+            self._take(known)
+        return self
+
+    def _fit_dask(self, X: Any, y: Given, sample_weight: Given) -> Self:
+        """As `_fit`, with rows that are on a cluster, or too many to be here at once."""
+        with self._all_or_nothing():
+            settings = self._settings()
+            rng = check_random_state(self.random_state)
+            Y = self._targets(column_or_1d(np.asarray(plain(y))))
+            known = Knowledge(settings, X.shape[1], Y.shape[1])
+            client = cluster_for(known, X) if sample_weight is None else None
+            if client is not None:
+                validate_data(self, first_rows(X), reset=True, **ACCEPTED)
+                self._take(swept(known, X, Y, client))
+                return self
+            weights = None if sample_weight is None else np.asarray(plain(sample_weight))
+            done = 0
+            for block in blocks_of(X):
+                part = validate_data(self, block, reset=done == 0, **ACCEPTED)
+                for rows in cut(self.batch_size, settings, part, rng):
+                    taken, rest = rows, None
+                    if weights is not None:
+                        some, rest = copies(weights[done + rows])
+                        taken = rows[some]
+                    known = self._absorbed(known, part[taken], Y[done + taken], rest)
+                done += part.shape[0]
+            if done != len(Y):
+                raise InvalidInput(
+                    f"y: got {len(Y)} values, expected {done}; give one value for each row"
+                )
             self._take(known)
         return self
 

@@ -43,7 +43,7 @@ def cut(batch_size: Given, settings: Settings, X: Any, rng: Any) -> Iterator[NDA
 def auto_rows(settings: Settings, X: Any) -> int:
     """Rows of a batch: as many as the solver can take, or as the theory says are worth it."""
     rows, features = (int(n) for n in X.shape)
-    if _takes_amp(settings, X):
+    if takes_amp(settings, X):
         return rows if rows * features <= AT_ONCE else _planned(settings, rows, features)
     work = WORK if settings.channel.shift_invariant else WORK_AGAIN
     memory = settings.memory_for(features)
@@ -53,7 +53,8 @@ def auto_rows(settings: Settings, X: Any) -> int:
     return max(int(affordable[-1]) if len(affordable) else 1, min(LEAST_ROWS, rows))
 
 
-def _takes_amp(settings: Settings, X: Any) -> bool:
+def takes_amp(settings: Settings, X: Any) -> bool:
+    """Whether the rows are such that AMP can take them."""
     if settings.solver != "auto":
         return settings.solver == "amp"
     if X.shape[1] <= FEW_FEATURES:

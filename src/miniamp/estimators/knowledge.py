@@ -94,11 +94,28 @@ class Knowledge:
             judged = judge(Y, self.seen(X))
         go_on = self._started if self._warming else self._continued
         new, infos, design = go_on(X, Y, weights)
+        return self._recorded(new, infos, design, X.shape[0], judged)
+
+    def begun(self, frame: Frame, design: Design, Y: Array) -> Knowledge:
+        """What is known after the rows of a design that is in a frame already, as the first batch.
+
+        For rows that are not here: they are left where they are, and AMP sweeps them.
+        """
+        models = tuple(self._first_model(y) for y in Y.T)
+        known = replace(self, settings=replace(self.settings, solver="amp"))
+        models, infos = known._learned(models, design, Y, None)
+        new = replace(self, frame=frame, models=models)
+        return self._recorded(new, infos, design, design.shape[0], {})
+
+    def _recorded(
+        self, new: Knowledge, infos: list[Info], design: Design, rows: int, judged: dict[str, Any]
+    ) -> Knowledge:
+        """New knowledge with an entry in its history about how it came about."""
         last = self.history[-1] if self.history and not self._warming else {}
         entry: dict[str, Any] = {
             "batch": self.history[-1]["batch"] + 1 if self.history else 0,
-            "rows": int(X.shape[0]),
-            "rows_seen": self.rows + int(X.shape[0]),
+            "rows": int(rows),
+            "rows_seen": self.rows + int(rows),
             "features": self.features,
             **_record(new.models, infos),
             "noise_learned": self.settings.learn_noise,

@@ -1,0 +1,60 @@
+"""Rows in a Dask collection: swept where they are, or streamed block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from miniamp.arrays import Array
+from miniamp.estimators.batching import takes_amp
+from miniamp.estimators.knowledge import Knowledge
+
+#: The first rows, from which units are taken and the design is judged.
+FIRST_ROWS = 2000
+
+
+def blocks_of(X: Any) -> Iterator[Any]:
+    """The rows of a Dask array or frame, one block or partition in memory at a time."""
+    if hasattr(X, "partitions") and hasattr(X, "npartitions") and not hasattr(X, "chunks"):
+        for k in range(X.npartitions):
+            yield X.partitions[k].compute()
+        return
+    whole = X.rechunk({1: -1})
+    for k in range(whole.numblocks[0]):
+        yield whole.blocks[k].compute()
+
+
+def cluster_for(known: Knowledge, X: Any) -> Any:
+    """The current Dask client, if AMP can sweep these rows on it; else None."""
+    if not hasattr(X, "chunks"):
+        return None
+    try:
+        from distributed import get_client
+
+        client = get_client()
+    except (ImportError, ValueError):
+        return None
+    return client if takes_amp(known.settings, first_rows(X)) else None
+
+
+def swept(known: Knowledge, X: Any, Y: Array, client: Any) -> Knowledge:
+    """What is known after all rows of a Dask array, which never leave their workers."""
+    from miniamp.designs.distributed import Distributed
+
+    frame = known.settings.first_frame(first_rows(X))
+    intercept = known.settings.intercept
+    width = X.shape[1] + intercept
+    if any(np.isnan(size) for size in X.chunks[0]):
+        X = X.compute_chunk_sizes()
+    whole = X.rechunk({1: -1})
+    framed = whole.map_blocks(
+        frame.rows, intercept=intercept, dtype=np.float64, chunks=(whole.chunks[0], (width,))
+    )
+    return known.begun(frame, Distributed.from_array(framed, client=client), Y)
+
+
+def first_rows(X: Any) -> Array:
+    """The first rows of a Dask array, in memory."""
+    return np.asarray(X[:FIRST_ROWS].compute(), dtype=np.float64)
