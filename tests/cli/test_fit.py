@@ -1,0 +1,144 @@
+"""`miniamp fit` learns what is in the rows, says so, and keeps it."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import miniamp
+
+
+def test_a_regression_finds_the_coefficients(folder, run):
+    """N = 5, 240 rows of noise 0.1: within about 0.1/sqrt(240), five times that allowed."""
+    ran = run("fit", "rows.csv", "--target", "y", "--json", "--output", "m.amp")
+    assert (ran.code, ran.err) == (0, "")
+    about = json.loads(ran.out)
+    assert about["task"] == "regression"
+    assert (about["rows"], about["features"]) == (240, 5)
+    found = {one["feature"]: one["mean"] for one in about["coefficients"]}
+    assert found["a"] == pytest.approx(2.0, abs=0.035)
+    assert found["b"] == pytest.approx(-1.0, abs=0.035)
+    assert found["c"] == pytest.approx(0.0, abs=0.035)
+    assert about["hyper_parameters"]["noise_var"] == pytest.approx(0.01, rel=0.5)
+    assert about["last_error"] == pytest.approx(about["forecast"], rel=0.8)
+    assert len(about["history"]) == about["batches"] > 1
+
+
+def test_the_model_is_an_estimator_that_python_reads(models):
+    model = miniamp.load("rows.amp")
+    assert model.feature_names_in_.tolist() == ["a", "b", "c", "city=Oslo", "city=Rome"]
+    rows = pd.DataFrame([[1.0, 1.0, 0.0, 1.0, 0.0]], columns=model.feature_names_in_)
+    assert model.predict(rows)[0] == pytest.approx(6.0, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("table", "classes"),
+    [
+        ("labels.csv", ["high", "low"]),
+        ("binary.csv", [0, 1]),
+        ("three.csv", ["class 0", "class 1", "class 2"]),
+    ],
+)
+def test_classes_are_recognised(folder, run, table, classes):
+    about = json.loads(run("fit", table, "--target", "y", "--json").out)
+    assert about["task"] == "classification"
+    assert about["classes"] == classes
+    assert about["error"] < 0.3
+
+
+def test_two_numbers_may_be_a_regression_after_all(folder, run):
+    ran = run("fit", "binary.csv", "--target", "y", "--task", "regression", "--json")
+    assert json.loads(ran.out)["task"] == "regression"
+
+
+def test_every_option_of_the_model_is_heard(folder, run):
+    ran = run(
+        "fit", "rows.csv", "--target", "#4", "--prior", "sparse:rho=0.5,var=2", "--noise", "30",
+        "--memory", "2", "--solver", "robust", "--forget", "0.9", "--no-intercept",
+        "--columns", "b,a", "--batch-size", "80", "--output", "m.amp",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    model = miniamp.load("m.amp")
+    assert model.prior == miniamp.priors.GaussBernoulli(rho=0.5, var=2.0)
+    assert (model.noise, model.memory, model.solver) == (30.0, 2, "robust")
+    assert (model.forget, model.fit_intercept, model.batch_size) == (0.9, False, 80)
+    assert model.feature_names_in_.tolist() == ["b", "a"]
+    assert [entry["rows"] for entry in model.history_] == [80, 80, 80]
+
+
+def test_half_life_is_forgetting_in_rows(folder, run):
+    run("fit", "rows.csv", "--target", "y", "--batch-size", 60, "--half-life", 120, "-o", "m.amp")
+    assert miniamp.load("m.amp").forget == pytest.approx(0.5**0.5)
+
+
+def test_a_channel_by_name(folder, run):
+    ran = run("fit", "labels.csv", "--target", "y", "--noise", "logistic", "-o", "m.amp")
+    assert ran.code == 0, ran.err
+    assert miniamp.load("m.amp").noise == miniamp.channels.Logistic()
+
+
+@pytest.mark.parametrize("rule", ["mean", "drop"])
+def test_missing_values(folder, run, rule):
+    text = (folder / "rows.csv").read_text().splitlines()
+    text[7] = "," + text[7].split(",", 1)[1]
+    (folder / "gap.csv").write_text("\n".join(text) + "\n")
+    ran = run("fit", "gap.csv", "--target", "y", "--missing", rule, "--json")
+    assert json.loads(ran.out)["rows"] == (240 if rule == "mean" else 239)
+
+
+def test_classes_that_come_late_can_be_named(folder, run):
+    header, *rows = (folder / "labels.csv").read_text().splitlines()
+    rows.sort(key=lambda row: row.endswith("low"))
+    (folder / "sorted.csv").write_text("\n".join([header, *rows]) + "\n")
+    fit = ("fit", "sorted.csv", "--target", "y", "--batch-size", 60)
+    assert "--classes" in run(*fit).err
+    assert run(*fit, "--classes", "high,low").code == 0
+
+
+def test_numbers_as_classes_can_be_named(folder, run):
+    fit = ("fit", "binary.csv", "--target", "y", "--task", "classification", "--json")
+    assert json.loads(run(*fit, "--classes", "0,1,2").out)["classes"] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_standard_input_is_a_source_like_any(folder, run, form):
+    frame = pd.read_csv("rows.csv")
+    text = (
+        frame.to_csv(index=False) if form == "csv" else frame.to_json(orient="records", lines=True)
+    )
+    fit = ("--target", "y", "--batch-size", 60, "--json")
+    piped = json.loads(run("fit", "-", *fit, stdin=text.encode()).out)
+    read = json.loads(run("fit", "rows.csv", *fit).out)
+    assert piped["coefficients"] == read["coefficients"]
+
+
+@pytest.mark.parametrize("form", ["parquet", "feather", "npy"])
+def test_formats(folder, run, form):
+    frame = pd.read_csv("rows.csv").drop(columns="city")
+    if form == "npy":
+        np.save("rows.npy", frame.to_numpy())
+    else:
+        getattr(frame, f"to_{form}")(f"rows.{form}")
+    target = "#-1" if form == "npy" else "y"
+    about = json.loads(run("fit", f"rows.{form}", "--target", target, "--json").out)
+    assert about["rows"] == 240
+    assert about["coefficients"][0]["mean"] == pytest.approx(2.0, abs=0.035)
+
+
+def test_a_headless_table_with_another_delimiter(folder, run):
+    rows = (folder / "rows.csv").read_text().splitlines()[1:]
+    (folder / "bare.txt").write_text("\n".join(row.replace(",", ":") for row in rows) + "\n")
+    ran = run("fit", "bare.txt", "--target", "x4", "--no-header", "--delimiter", ":", "--json")
+    assert json.loads(ran.out)["features"] == 5
+
+
+def test_a_log_has_lines_now_and_then(folder, run, monkeypatch):
+    monkeypatch.setattr("miniamp.cli.progress.PAUSE", 0.0)
+    ran = run("fit", "rows.csv", "--target", "y", "--batch-size", 60)
+    lines = ran.err.splitlines()
+    assert len(lines) == 4
+    assert lines[0].startswith("miniamp: 60 rows, ")
+    assert "rows/s, no forecast yet" in lines[0]
+    assert "error so far" in lines[-1]
+    assert "forecast" in lines[-1]
