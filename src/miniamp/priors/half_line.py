@@ -25,11 +25,12 @@ def log_scaled_mass(u: ArrayOrFloat) -> Array:
     """log of Phi(u) exp(u^2/2): the mass on x >= 0, relative to the uncut density at 0."""
     u = np.asarray(u, dtype=np.float64)
     inside = np.maximum(u, 0.0)
-    return np.where(
+    mass: Array = np.where(
         u < 0.0,
         np.log(0.5 * erfcx(-np.minimum(u, 0.0) / _SQRT_2)),
         0.5 * np.square(inside) + log_ndtr(inside),
     )
+    return mass
 
 
 def half_line_moments(u: ArrayOrFloat) -> tuple[Array, Array]:

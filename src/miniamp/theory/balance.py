@@ -87,7 +87,7 @@ class Balance:
         left = target + float(np.log(first)) - 1e-9
         if self.log_alpha(left) >= target:
             return left
-        steps = np.arange(41) * SCAN
+        steps = np.arange(41, dtype=np.float64) * SCAN
         while left < self.end:
             s = left + steps
             root = self._first_crossing(s, target)

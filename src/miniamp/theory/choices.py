@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from miniamp.arrays import Array, Given
+from miniamp.arrays import Given
 from miniamp.theory.curves import Curve
 from miniamp.theory.limits import learning_curve, offline_alpha, online_alpha, online_curve
 
@@ -108,7 +109,7 @@ def _choice(
 
 
 def _cut(curve: Curve, number: int) -> Curve:
-    parts: dict[str, Array] = {
+    parts: dict[str, Any] = {
         name: getattr(curve, name)[:number]
         for name in ("alpha", "mse", "variance", "lam", "gamma", "overlap", "power")
     }

@@ -68,7 +68,7 @@ def _log_pair(weights: Array, means: Array, variances: Array, lam: Array, i: int
         top = exponents.max(axis=0)
         log_total = top + np.log(np.sum(np.exp(exponents - top), axis=0))
         with np.errstate(divide="ignore"):
-            return (
+            return np.asarray(
                 np.log(weights[i])
                 - 0.5 * np.square(t)
                 - _LOG_SQRT_2PI

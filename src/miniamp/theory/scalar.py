@@ -120,7 +120,7 @@ class ScalarChannel:
         strong = STRONG / self.variance
         logs = np.array([self._integrated(min(x, strong)) for x in lam])
         # Beyond, a continuous prior has epsilon = dimension/lambda.
-        return np.maximum(logs - np.log(np.maximum(lam / strong, 1.0)), 2.0 * VANISHED)
+        return np.asarray(np.maximum(logs - np.log(np.maximum(lam / strong, 1.0)), 2.0 * VANISHED))
 
     def _integrated(self, lam: float) -> float:
         u, weights = field_rule(self.prior, lam, self.prior.landmarks())
@@ -162,7 +162,7 @@ def _normalised(u: Array, weights: Array) -> Array:
     mass = weights[near].sum()
     if mass > 0.999:
         return weights / weights.sum()
-    return np.where(near, weights, weights * ((1.0 - mass) / weights[~near].sum()))
+    return np.asarray(np.where(near, weights, weights * ((1.0 - mass) / weights[~near].sum())))
 
 
 def _log_density(truth: ScalarPrior, snr: float, u: Array) -> Array:
