@@ -14,18 +14,10 @@ from miniamp import cli
 from miniamp.cli.interrupt import Interruption
 from miniamp.cli.run import Run
 
-FIT = (
-    "fit",
-    "rows.csv",
-    "--target",
-    "y",
-    "--batch-size",
-    "10",
-    "--missing",
-    "mean",
-    "--every",
-    "3",
-)
+READING = ("--target", "y", "--batch-size", "20", "--missing", "mean", "--every", "2")
+LEARNING = ("fit", "rows.csv", *READING)
+# The same without hyper-parameters to learn, which is quicker.
+FIT = ("fit", "rows.csv", "--prior", "gaussian:var=2", "--noise", "0.02", *READING)
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
 
 
