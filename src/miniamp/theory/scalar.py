@@ -161,7 +161,7 @@ def _normalised(u: Array, weights: Array) -> Array:
     near = np.abs(u) < NEAR
     mass = weights[near].sum()
     if mass > 0.999:
-        return weights / weights.sum()
+        return np.asarray(weights / weights.sum())
     return np.asarray(np.where(near, weights, weights * ((1.0 - mass) / weights[~near].sum())))
 
 
