@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -12,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from miniamp import channels, checks, priors
 from miniamp.absorb import Info, Stop, absorb
 from miniamp.arrays import Array, Given
-from miniamp.errors import IllBatch, InvalidInput
+from miniamp.errors import IllBatch, IllBatchWarning, InvalidInput
 from miniamp.estimators.samples import (
     feature_variances,
     mean_square,
@@ -166,18 +167,36 @@ class Clusters:
         unit = self._feature_scale(raw)
         Y = scaled(raw, unit).T
         square = mean_square(Y)
-        level = self._first_level(Y, square)
+        starts = list(self._starts(raw, Y))
+        level = self._first_level(Y, starts, square)
         belief = Posterior(self.settings.prior_of_centres(square), self.features)
-        found = [self._absorb(belief, Y, level, start) for start in self._starts(raw, Y, level)]
+        found = self._tried(belief, Y, level, starts)
         after, info = max(found, key=lambda pair: _rank(pair[0]))
         after = self._with_old_names(after, unit)
         return self._after(X, Y, after, info, square, anew=True, unit=unit)
 
-    def _starts(self, raw: Any, Y: Any, level: float) -> Iterator[Array]:
+    def _tried(
+        self, belief: Posterior, Y: Any, level: float, starts: Sequence[Array]
+    ) -> list[tuple[Factors, Info]]:
+        """What comes of each start; one that ends in a contradiction is dropped unless all do."""
+        found, failure = [], None
+        with warnings.catch_warnings():
+            # A start is a trial: that one of them needed care is nobody's concern.
+            warnings.simplefilter("ignore", IllBatchWarning)
+            for start in starts:
+                try:
+                    found.append(self._absorb(belief, Y, level, start))
+                except IllBatch as error:
+                    failure = error
+        if not found and failure is not None:
+            raise failure
+        return found
+
+    def _starts(self, raw: Any, Y: Any) -> Iterator[Array]:
         """First guesses of the labels: what is believed, k-means++ and small noise in turn."""
         columns = priors.OneHot(self.settings.n_clusters)
         rng = np.random.default_rng([self.seed, self.batches])
-        scores = Scores(Y, channels.Gaussian(var=level), 1.0)
+        scores = Scores(Y, channels.Gaussian(var=1.0), 1.0)
         if self.belief is not None:
             yield np.eye(self.settings.n_clusters)[self.labels(raw)]
         for k in range(self.settings.n_init):
@@ -342,20 +361,23 @@ class Clusters:
         typical = float(var.mean())
         return np.sqrt(np.maximum(var, FEATURE_FLOOR * typical)) if typical > 0.0 else None
 
-    def _first_level(self, Y: Any, square: float) -> float:
-        """The noise to begin with: given, as last learned, or all of the data's variance."""
+    def _first_level(self, Y: Any, starts: Sequence[Array], square: float) -> float:
+        """The noise to begin with: given, as last learned, or what the best start leaves over."""
         if not isinstance(self.settings.noise, str):
-            return float(self.settings.noise)
+            return self.settings.noise
         if self.belief is not None:
             return self.level
-        spread = float(feature_variances(Y.T).mean())
-        return max(spread, NOISE_FLOOR * square) or 1.0
+        left = min(
+            residual(Y, np.asarray(Y @ V) / np.maximum(V.sum(axis=0), 1e-9), V) for V in starts
+        )
+        return max(left, NOISE_FLOOR * square) or 1.0
 
 
 def _rank(belief: Factors) -> tuple[bool, float]:
     """What makes one start better than another: no tiny cluster, then the evidence."""
     assert belief.columns is not None
-    share = belief.columns.mean(axis=0).min() * belief.columns.shape[1]
+    # Samples that are more likely in a cluster than not: components that coincide have none.
+    share = (belief.columns > 0.5).mean(axis=0).min() * belief.columns.shape[1]
     return bool(share >= BALANCE), belief.log_evidence
 
 
