@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -20,6 +22,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from miniamp.experiments.claims import Claim
+    from miniamp.experiments.tasks import Task
 
 #: Columns of the tables where they go to a file.
 FILE_WIDTH = 150
@@ -70,7 +73,7 @@ def reproduce(
             console=console,
         ) as progress:
             bar = progress.add_task(f"{name:<13}", total=len(load(name).tasks(scale)))
-            claims = make(name, folder, scale, jobs, lambda _, p=progress, b=bar: p.advance(b))
+            claims = make(name, folder, scale, jobs, partial(_advance, progress, bar))
         console.print(_table(f"{name}: {title}", claims))
         disagreements += sum(not claim.agrees for claim in claims)
         seconds = time.perf_counter() - start
@@ -79,6 +82,10 @@ def reproduce(
         console.print(f"[bold red]{disagreements} do not agree[/bold red]")
         raise typer.Exit(1)
     console.print("[bold green]all agree[/bold green]")
+
+
+def _advance(progress: Progress, bar: TaskID, _: Task) -> None:
+    progress.advance(bar)
 
 
 def _table(title: str, claims: list[Claim]) -> Table:

@@ -308,7 +308,7 @@ def _thresholds(tables: Tables) -> list[Claim]:
         Claim("1 centre", "offline AMP threshold", "0.49", f"{offline:.6f}",
               abs(offline - 0.480209627) < 1e-6, "0.480210", "0.49 is what 100 iterations see"),
         Claim("1 centre", "optimal at every batch for alpha_b below", "0.33", f"{lowest:.6f}",
-              abs(lowest - 0.315445) < 2e-6, "0.315445", "T_6, the last batch that can be trapped"),
+              bool(abs(lowest - 0.315445) < 2e-6), "0.315445", "T_6, the last one there is"),
         Claim("1 right", "offline AMP threshold of the perceptron", "1.5", f"{perceptron:.6f}",
               abs(perceptron - 1.492631818) < 1e-6, "1.492632"),
         Claim("1 right", "online perceptron without error at alpha", "4.4", f"{blow_up:.6f}",

@@ -14,7 +14,7 @@ from miniamp.errors import MissingExtra
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5D4A9C", "#6B6B6B")
 MARKERS = ("o", "s", "^", "D", "v", "<", "h", ">")
 
-RC = {
+RC: Any = {
     "font.size": 9.0,
     "axes.titlesize": 9.5,
     "axes.titlelocation": "left",
