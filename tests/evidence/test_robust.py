@@ -133,6 +133,15 @@ def test_rows_that_contradict_the_model_are_refused_by_name(rng):
         )
 
 
+def test_one_row_on_one_heavy_tailed_coefficient_is_taken():
+    # Far out a Laplace prior has no curvature: left out, the row leaves no proper forecast.
+    rows = evidence.RobustBatch(np.eye(3)[:1], np.array([-3.0]), channels.Gaussian(1e-2))
+    belief, info = absorb(Posterior(priors.Laplace(0.3), 3), rows)
+    exact, _ = priors.Laplace(0.3).moments(100.0, -300.0)
+    assert belief.mean[0] == pytest.approx(float(exact), abs=1e-4)
+    assert info.health < 100.0
+
+
 def test_rows_of_another_length_are_refused(rng):
     rows = evidence.RobustBatch(rng.normal(size=(3, 4)), np.zeros(3), channels.Gaussian())
     with pytest.raises(InvalidInput, match="Phi: got 4 columns"):

@@ -60,6 +60,7 @@ class _State(NamedTuple):
     sites: Sites  #: of the prior and the tilt
     rows: _Rows  #: of the channel
     fixed: bool  #: a Gaussian channel: its sites are exact and stay as they are
+    before: float  #: the health figure of the rows under the belief before them
     step: float = 1.0  #: how far the sites move
     residual: float = np.inf
     best: float = np.inf  #: the smallest residual so far
@@ -125,7 +126,8 @@ class RobustBatch(DrawnRows):
             )
         omega, V = row_moments(belief, self.Phi)
         rows, fixed = self._first_rows(omega, np.maximum(V, TINY))
-        return belief.moments, _State(sites_of(belief), rows, fixed)
+        before = _health(*self.channel.output(self.y, omega, np.maximum(V, TINY)))
+        return belief.moments, _State(sites_of(belief), rows, fixed, before)
 
     def refine(self, belief: Posterior, estimate: Moments, memory: _State) -> Step:
         try:
@@ -149,6 +151,7 @@ class RobustBatch(DrawnRows):
                 memory.sites.towards(sites, step / np.maximum(1.0, joint.field.A * new.var)),
                 _Rows(*(_mix(a, b, step) for a, b in zip(memory.rows, rows, strict=True))),
                 memory.fixed,
+                memory.before,
                 step,
                 residual,
                 residual if waited == 0 else memory.best,
@@ -157,7 +160,9 @@ class RobustBatch(DrawnRows):
                 memory.rows,
             ),
             change=relative_change(new, estimate),
-            health=health(float(np.mean(np.square(g))), float(np.mean(curvature))),
+            # Rows contradict the model if they do so both before and after they were learned. A
+            # single row left out of a heavy-tailed coefficient leaves a site that is no forecast.
+            health=min(memory.before, _health(g, curvature)),
             solved=residual < ENOUGH
             or float(np.mean(new.var)) < self.channel.resolution * power(new),
             ended=waited >= PATIENCE,
@@ -232,6 +237,10 @@ def _matched_rows(old: _Rows, omega: Array, V: Array, g: Array, curvature: Array
         1.0 / (QUIETEST * V),
     )
     return _Rows(precision, np.where(sound, g + precision * (omega + V * g), old.linear))
+
+
+def _health(g: Array, curvature: Array) -> float:
+    return health(float(np.mean(np.square(g))), float(np.mean(curvature)))
 
 
 def _mismatch(new: Moments, sites: Sites, joint: Joint) -> float:
