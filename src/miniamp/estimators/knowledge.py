@@ -15,7 +15,7 @@ from miniamp.absorb import Info, absorb
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.designs import Design, as_design
-from miniamp.errors import IllBatchWarning
+from miniamp.errors import IllBatch, IllBatchWarning
 from miniamp.estimators.expectation import expected
 from miniamp.estimators.health import findings
 from miniamp.estimators.settings import Settings, coefficient_prior
@@ -197,19 +197,45 @@ class Knowledge:
         return learned, [info for _, info in pairs]
 
     def _one(self, model: Model, design: Design, y: Array, make: Any) -> tuple[Model, Info]:
+        """One target's belief after the batch.
+
+        A batch that contradicts everything before is refused, unless the stream was said to change:
+        then more and more is forgotten until the batch is believable.
+        """
+        forget = self.settings.forget
+        try:
+            return self._absorb(model, design, y, make, forget)
+        except IllBatch as error:
+            if forget == 1.0:
+                raise IllBatch(
+                    f"{error} If the stream itself has changed, set forget=0.9 or begin anew.",
+                    health=error.health,
+                    iteration=error.iteration,
+                ) from error
+            for more in (0.1, 0.01, 0.001):
+                try:
+                    new, info = self._absorb(model, design, y, make, more * forget)
+                except IllBatch:
+                    continue
+                return new, replace(info, remedy=f"forgetting all but {more:g} of what was known")
+            raise
+
+    def _absorb(
+        self, model: Model, design: Design, y: Array, make: Any, forget: float
+    ) -> tuple[Model, Info]:
         s = self.settings
         varied = bool(np.any(y != y[0])) or model.batches > 0
         prior = s.learn_prior and varied
         noise = s.learn_noise and varied
         if not (prior or noise):
             rows = make(design, y, model.channel)
-            belief, info = absorb(model.posterior, rows, s.stop, forget=s.forget)
+            belief, info = absorb(model.posterior, rows, s.stop, forget=forget)
             return Model(belief, model.channel, model.batches + varied), info
         names = coefficient_prior(model.posterior.prior).names
         # Signs of features are a matter of taste: coefficients are centred on zero.
         fixed = [name for name in names if name == "mean"] if prior else names
         rows = Learn(design, y, make, fixed=fixed, noise=noise)
-        return absorb(model, rows, s.stop, forget=s.forget)
+        return absorb(model, rows, s.stop, forget=forget)
 
     def _solver(self, design: Design) -> Callable[[Any, Any, Channel], AutoBatch]:
         """What makes evidence of a batch; the design is looked at once for all targets."""
