@@ -2,6 +2,7 @@
 
 import re
 from importlib.metadata import version as installed
+from pathlib import Path
 
 project = "miniamp"
 author = "The miniamp developers"
@@ -17,7 +18,7 @@ extensions = [
 ]
 myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "figures", "images"]
+exclude_patterns = ["_build", "figures", "images", "benchmarks/*"]
 # Types of parameters are words there, such as "(M,) array": not every one is a name to link to.
 suppress_warnings = ["ref.python"]
 
@@ -71,7 +72,47 @@ def _text(line):
     return "".join(parts)
 
 
+HERE = Path(__file__).parent
+#: What the figures show; one without a line here is shown under its own name.
+CAPTIONS = {
+    "figure1": "Figure 1: the error of Mini-AMP against the rows seen, by size of a batch.",
+    "figure2": "Figure 2: phase transitions, and where Mini-AMP is optimal batch by batch.",
+    "figure3": "Figure 3: clustering, on synthetic mixtures and on real data.",
+    "figure4": "Figure 4: how many iterations a batch needs.",
+    "beyond-memory": "Beyond the paper: designs that need memory from batch to batch.",
+    "beyond-parts": "Beyond the paper: other priors and channels, with their theory.",
+    "beyond-phases": "Beyond the paper: phase diagrams.",
+    "beyond-plan": "Beyond the paper: the size of a batch that theory recommends.",
+}
+
+
+def _gallery():
+    """A section for every figure there is."""
+    for picture in sorted((HERE / "figures").glob("*.png"), key=lambda path: _rank(path.stem)):
+        caption = CAPTIONS.get(picture.stem, picture.stem)
+        yield f"## {picture.stem}\n\n{caption}\n"
+        yield f"```{{image}} figures/{picture.name}\n:alt: {caption}\n```\n"
+
+
+def _rank(name):
+    return (list(CAPTIONS).index(name) if name in CAPTIONS else len(CAPTIONS), name)
+
+
+def _tables():
+    """A section for every table of a benchmark's run that was put in docs/benchmarks."""
+    for table in sorted((HERE / "benchmarks").glob("*.csv")):
+        yield f"## {table.stem}\n"
+        yield f"```{{csv-table}}\n:file: benchmarks/{table.name}\n:header-rows: 1\n```\n"
+
+
+def _with_what_there_is(app, docname, source):  # noqa: ARG001
+    more = {"gallery": _gallery, "benchmarks": _tables}.get(docname)
+    if more is not None:
+        source[0] = "\n".join([source[0], *more()])
+
+
 def setup(app):
+    app.connect("source-read", _with_what_there_is)
     # Before and after napoleon, which turns sections into fields.
     change = "autodoc-process-docstring"
     app.connect(change, lambda *args: _outside_examples(args[-1], _code), priority=400)
