@@ -1,0 +1,130 @@
+"""partial_fit is all or nothing: after any error the estimator is bit for bit what it was."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+
+from miniamp import learning
+from miniamp.errors import IllBatch
+from miniamp.estimators import MiniAMPClassifier, MiniAMPRegressor
+from miniamp.evidence.robust import RobustBatch
+
+ROWS = np.random.default_rng(0).normal(size=(40, 3))
+BAD = {
+    "missing": (np.where(np.eye(40, 3) > 0, np.nan, ROWS), None),
+    "infinite": (np.where(np.eye(40, 3) > 0, np.inf, ROWS), None),
+    "more features": (np.hstack([ROWS, ROWS]), None),
+    "fewer features": (ROWS[:, :2], None),
+    "one dimension": (ROWS[0], None),
+    "three dimensions": (ROWS[None], None),
+    "no rows": (ROWS[:0], None),
+    "text": (ROWS.astype(str).astype(object)[:, :1].repeat(3, 1) + "x", None),
+    "complex": (ROWS + 1j, None),
+    "y too short": (ROWS, np.ones(39)),
+    "y missing": (ROWS, np.where(np.arange(40) == 3, np.nan, 1.0)),
+    "y infinite": (ROWS, np.where(np.arange(40) == 3, np.inf, 1.0)),
+    "y as a matrix": (ROWS, np.ones((40, 2))),
+    "y as words": (ROWS, np.array(["word"] * 40)),
+    "y is None": (ROWS, "none"),
+}
+
+
+def fitted(kind):
+    y = ROWS @ [1.0, -1.0, 0.0]
+    if kind == "regressor":
+        return MiniAMPRegressor().partial_fit(ROWS, y), y
+    return MiniAMPClassifier().partial_fit(ROWS, y > 0, classes=[False, True]), y > 0
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+def test_bad_input_changes_nothing(kind, name):
+    model, y = fitted(kind)
+    X, target = BAD[name]
+    target = y[: len(X)] if target is None else (None if isinstance(target, str) else target)
+    before = pickle.dumps(model)
+    with pytest.raises((ValueError, TypeError)):
+        model.partial_fit(X, target)
+    assert pickle.dumps(model) == before
+
+
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+@pytest.mark.parametrize(
+    "weights", [np.zeros(40), -np.ones(40), np.full(40, np.nan), np.ones(3), np.ones((40, 2))]
+)
+def test_bad_weights_change_nothing(kind, weights):
+    model, y = fitted(kind)
+    before = pickle.dumps(model)
+    with pytest.raises(ValueError, match=r"."):
+        model.partial_fit(ROWS, y, sample_weight=weights)
+    assert pickle.dumps(model) == before
+
+
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+@pytest.mark.parametrize("error", [np.linalg.LinAlgError, KeyboardInterrupt, MemoryError])
+def test_an_error_deep_in_the_solver_changes_nothing(kind, error, monkeypatch):
+    model, y = fitted(kind)
+    before = pickle.dumps(model)
+    calls = []
+
+    def fails_late(self, belief, step):
+        calls.append(step)
+        raise error("deep inside")
+
+    monkeypatch.setattr(RobustBatch, "conclude", fails_late)
+    with pytest.raises(error):
+        model.partial_fit(ROWS, y)
+    assert calls
+    assert pickle.dumps(model) == before
+
+
+def test_an_error_in_a_later_class_changes_nothing(monkeypatch):
+    y = np.argmax(ROWS, axis=1)
+    model = MiniAMPClassifier().partial_fit(ROWS, y)
+    before, calls, conclude = pickle.dumps(model), [], learning.Learn.conclude
+
+    def third_fails(self, *args):
+        calls.append(1)
+        if len(calls) == 3:
+            raise ArithmeticError("in the third class")
+        return conclude(self, *args)
+
+    monkeypatch.setattr(learning.Learn, "conclude", third_fails)
+    with pytest.raises(ArithmeticError):
+        model.partial_fit(ROWS, y)
+    assert pickle.dumps(model) == before
+
+
+def test_a_refused_batch_and_bad_parameters_change_nothing():
+    model, y = fitted("regressor")
+    model.partial_fit(ROWS, y)
+    before = pickle.dumps(model)
+    with pytest.raises(IllBatch):
+        model.partial_fit(ROWS, -1e4 * y)
+    assert pickle.dumps(model) == before
+    model.set_params(forget=2.0)
+    known = model._known
+    with pytest.raises(ValueError, match=r"^forget"):
+        model.partial_fit(ROWS, y)
+    assert model._known is known
+
+
+def test_unknown_and_other_classes_change_nothing():
+    model, y = fitted("classifier")
+    before = pickle.dumps(model)
+    with pytest.raises(ValueError, match=r"^y: got the class"):
+        model.partial_fit(ROWS, y.astype(int) + 1)
+    with pytest.raises(ValueError, match=r"^classes"):
+        model.partial_fit(ROWS, y, classes=[False, True, 2])
+    assert pickle.dumps(model) == before
+
+
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+def test_a_failed_first_batch_leaves_an_unfitted_estimator(kind):
+    model = MiniAMPRegressor() if kind == "regressor" else MiniAMPClassifier()
+    with pytest.raises(ValueError, match=r"."):
+        model.partial_fit(BAD["missing"][0], np.ones(40))
+    assert vars(model) == vars(type(model)())

@@ -1,0 +1,69 @@
+"""Saved estimators go on bit for bit as if never stopped."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+
+import miniamp
+import miniamp.streams
+from miniamp.errors import BadCheckpoint, InvalidInput
+
+
+def run(model, X, y, size, path=None, **options):
+    for k in range(0, len(y), size):
+        model.partial_fit(X[k : k + size], y[k : k + size], **options)
+        if path is not None:
+            model.save(path, stream={"position": k})
+            model = miniamp.load(path)
+            assert model.stream_ == {"position": k}
+    return model
+
+
+@pytest.mark.parametrize("size", [7, 50])
+@pytest.mark.parametrize("kind", ["regressor", "two classes", "three classes"])
+def test_stopped_after_every_batch(tmp_path, kind, size):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 4))
+    z = X @ rng.normal(size=4) + 0.3 * rng.normal(size=150)
+    options = {}
+    if kind == "regressor":
+        make, y = miniamp.MiniAMPRegressor, z
+    else:
+        words = ["a", "b"] if kind == "two classes" else ["a", "b", "c"]
+        make, y = (
+            miniamp.MiniAMPClassifier,
+            np.array(words)[np.digitize(z, [0.0, 1.0][: len(words) - 1])],
+        )
+        options = {"classes": words}
+    straight = run(make(prior="sparse", forget=0.99), X, y, size, **options)
+    stopped = run(make(prior="sparse", forget=0.99), X, y, size, tmp_path / "m.amp", **options)
+    np.testing.assert_array_equal(stopped.coef_, straight.coef_)
+    np.testing.assert_array_equal(stopped.coef_std_, straight.coef_std_)
+    assert stopped.history_ == straight.history_
+    assert stopped.get_params() == straight.get_params()
+    np.testing.assert_array_equal(stopped.predict(X), straight.predict(X))
+
+
+def test_names_and_parameters_come_back(tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"age": [1.0, 2.0, 4.0], "size": [0.0, 1.0, 0.0]})
+    prior = miniamp.priors.Laplace(scale=2.0)
+    miniamp.MiniAMPRegressor(prior, noise=0.1).fit(frame, [1.0, 2.0, 3.0]).save(tmp_path / "m.amp")
+    again = miniamp.MiniAMPRegressor.load(tmp_path / "m.amp")
+    assert again.feature_names_in_.tolist() == ["age", "size"]
+    assert again.prior == prior
+    assert again.predict(frame).shape == (3,)
+
+
+def test_what_is_no_estimator_is_refused(tmp_path):
+    path = tmp_path / "m.amp"
+    miniamp.MiniAMPRegressor().fit(np.eye(3), np.arange(3.0)).save(path)
+    with pytest.raises(InvalidInput, match=r"holds 'MiniAMPRegressor'"):
+        miniamp.MiniAMPClassifier.load(path)
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(BadCheckpoint):
+        miniamp.load(path)
+    miniamp.streams.save(path, {"something": 1})
+    with pytest.raises(InvalidInput, match=r"expected a saved estimator"):
+        miniamp.load(path)
