@@ -252,8 +252,9 @@ def test_what_was_learned_before_the_bad_row_is_still_in_the_checkpoint(folder, 
     assert "part2.csv, row 31, column 'a'" in ran.err
     assert miniamp.load("m.amp").n_samples_seen_ == 120
     (folder / "part2.csv").write_bytes(good)
-    assert run(*fit, "--checkpoint", "m.amp").code == 1  # it is another file now
-    assert run(*fit, "--checkpoint", "m.amp", "--new-rows").code == 0
+    assert run(*fit, "--checkpoint", "m.amp").code == 0
+    assert run(*fit, "-o", "whole.amp").code == 0
+    assert (folder / "m.amp").read_bytes() == (folder / "whole.amp").read_bytes()
 
 
 def test_a_constant_target_is_learned_as_such(folder, run):

@@ -8,20 +8,20 @@ from typing import Any
 from miniamp.errors import InvalidInput
 from miniamp.streams.files import found
 
-#: Bytes of each file that are looked at. A file may grow at its end and is still the same.
-LOOKED_AT = 1 << 16
+#: Bytes of the first file that are looked at. A file may grow at its end, or be put right in the
+#: rows that were not read yet, and is still the same.
+LOOKED_AT = 4096
 
 
 def fingerprint(source: str) -> list[dict[str, Any]]:
-    """Of each file of the source: its name, and the checksum of its first bytes."""
+    """The name of each file of the source, and of the first the checksum of its first bytes."""
     if source == "-":
         return []
-    prints = []
-    for path in found(source):
-        with path.open("rb") as file:
-            head = file.read(LOOKED_AT)
-        prints.append({"name": path.name, "bytes": len(head), "sha256": _sum(head)})
-    return prints
+    first, *others = found(source)
+    with first.open("rb") as file:
+        head = file.read(LOOKED_AT)
+    beginning = {"name": first.name, "bytes": len(head), "sha256": _sum(head)}
+    return [beginning, *({"name": path.name} for path in others)]
 
 
 def require_same_source(path: object, source: str, saved: dict[str, Any]) -> None:
@@ -41,16 +41,12 @@ def require_same_source(path: object, source: str, saved: dict[str, Any]) -> Non
 def _extends(source: str, files: list[dict[str, Any]]) -> bool:
     """Whether the source begins with what was there before."""
     paths = found(source)
-    if len(paths) < len(files):
-        return False
-    for path, before in zip(paths, files, strict=False):
-        with path.open("rb") as file:
-            head = file.read(before["bytes"])
-        # A lone file may be moved; among several the name decides the order.
-        moved = len(files) > 1 and path.name != before["name"]
-        if moved or _sum(head) != before["sha256"]:
-            return False
-    return True
+    with paths[0].open("rb") as file:
+        head = file.read(files[0]["bytes"])
+    # A lone file may be moved; among several the name decides the order.
+    names = [path.name for path in paths[: len(files)]]
+    ordered = len(files) == 1 or names == [before["name"] for before in files]
+    return ordered and _sum(head) == files[0]["sha256"]
 
 
 def require_same_options(path: object, options: dict[str, Any], saved: dict[str, Any]) -> None:
