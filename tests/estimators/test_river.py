@@ -16,10 +16,51 @@ MODELS = [RiverRegressor(), RiverClassifier()]
 @pytest.mark.parametrize(
     ("model", "check"),
     [
-        pytest.param(model, check, id=f"{type(model).__name__}-{k}-{check.__name__}")
+        pytest.param(
+            model,
+            check,
+            id=f"{type(model).__name__}-{k}-{check.__name__}",
+            # With a data set, a check streams hundreds of rows of seven classes.
+            marks=[pytest.mark.slow] if hasattr(check, "keywords") else [],
+        )
         for model in MODELS
         for k, check in enumerate(river_checks.yield_checks(model))
     ],
 )
+@pytest.mark.filterwarnings("ignore::miniamp.estimators.HealthWarning")
 def test_every_check_of_river(model, check):
     check(model.clone())
+
+
+def test_one_by_one_is_many_at_once():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(100, 3)), columns=["a", "b", "c"])
+    y = X["a"] - X["b"] + 0.1 * rng.normal(size=100)
+    one, many = RiverRegressor(batch_size=16), RiverRegressor(batch_size=16)
+    for x, target in zip(X.to_dict("records"), y, strict=True):
+        one.learn_one(x, target)
+    many.learn_many(X, y)
+    np.testing.assert_array_equal(one.predict_many(X), many.predict_many(X))
+    assert np.mean(np.square(one.predict_many(X) - y)) < 0.05
+
+
+def test_a_class_may_come_late():
+    rng = np.random.default_rng(1)
+    model = RiverClassifier(batch_size=16)
+    for k in range(400):
+        x = {"a": rng.normal(), "b": rng.normal()}
+        late = k > 100 and x["b"] > 1.0
+        model.learn_one(x, "late" if late else ("up" if x["a"] > 0 else "down"))
+    chances = model.predict_proba_one({"a": 0.0, "b": 3.0})
+    assert sum(chances.values()) == pytest.approx(1.0)
+    assert model.predict_one({"a": 0.0, "b": 3.0}) == "late"
+    assert model.predict_one({"a": 2.0, "b": -1.0}) == "up"
+
+
+@pytest.mark.parametrize("value", ["word", None, float("nan"), float("inf")])
+def test_what_is_no_number_is_named_and_changes_nothing(value):
+    model = RiverRegressor()
+    with pytest.raises(InvalidInput, match=r"x\['a'\]"):
+        model.learn_one({"a": value}, 1.0)
+    assert model.predict_one({"a": 1.0}) == 0.0
