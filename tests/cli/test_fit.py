@@ -142,3 +142,25 @@ def test_a_log_has_lines_now_and_then(folder, run, monkeypatch):
     assert "rows/s, no forecast yet" in lines[0]
     assert "error so far" in lines[-1]
     assert "forecast" in lines[-1]
+
+
+def test_for_independent_features_theory_has_a_say(folder, run):
+    """N = 80 independent features, AMP: the error is what state evolution says, to 40 %."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(400, 80))
+    y = X @ rng.normal(size=80) + 0.5 * rng.normal(size=400)
+    pd.DataFrame(X).assign(y=y).to_csv("wide.csv", index=False)
+    fit = ("fit", "wide.csv", "--target", "y", "--batch-size", 200, "--memory", 0)
+    ran = run(*fit, "--solver", "amp")
+    assert ran.code == 0, ran.err
+    assert ", theory " in ran.out
+    about = json.loads(run(*fit, "--solver", "amp", "--json").out)
+    assert about["last_error"] == pytest.approx(about["theory"], rel=0.4)
+
+
+def test_a_report_is_written(folder, run):
+    ran = run("fit", "rows.csv", "--target", "y", "--batch-size", 60, "--report", "r.html")
+    assert ran.code == 0, ran.err
+    assert "report: r.html" in ran.out
+    page = (folder / "r.html").read_text()
+    assert "city=Oslo" in page

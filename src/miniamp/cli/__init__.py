@@ -67,7 +67,7 @@ def _warn(message: Warning | str, *place: object, **more: object) -> None:  # no
 def _in_options(message: str) -> str:
     """A message in the words of the command line: --missing mean for missing='mean'."""
     return re.sub(
-        r"\b(missing|unknown|format|solver|prior|task)=(?:'(\w+)')?",
+        r"\b(missing|unknown|format|solver|prior|task|columns)=(?:'(\w+)'|\[\.\.\.\])?",
         lambda found: f"--{found[1]}" + (f" {found[2]}" if found[2] else ""),
         message,
     )

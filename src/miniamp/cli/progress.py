@@ -84,6 +84,8 @@ class Watch:
 def errors_line(history: list[dict[str, Any]], classes: bool) -> str:
     """The error of the forecasts, over all rows and for the last batch, beside the expected one.
 
+    The model's own forecast is always there; that of state evolution for independent features only.
+
     Examples
     --------
     >>> errors_line([{"rows": 5}, {"rows": 5, "error": 0.04, "expected_error": 0.09}], False)
@@ -93,10 +95,12 @@ def errors_line(history: list[dict[str, Any]], classes: bool) -> str:
     if not judged:
         return "no forecast yet"
     last = judged[-1]
+    theory = last.get("theory_error")
+    also = "" if theory is None else f", theory {shown_error(theory, classes)}"
     return (
         f"{'mistakes' if classes else 'error'} so far {shown_error(mean_error(judged), classes)}, "
         f"now {shown_error(last['error'], classes)} "
-        f"(forecast {shown_error(last['expected_error'], classes)})"
+        f"(forecast {shown_error(last['expected_error'], classes)}{also})"
     )
 
 

@@ -36,6 +36,7 @@ def described(estimator: Any, names: tuple[str, ...], top: int = STRONGEST) -> d
         "error": mean_error(history),
         "last_error": judged[-1]["error"] if judged else None,
         "forecast": judged[-1]["expected_error"] if judged else None,
+        "theory": judged[-1].get("theory_error") if judged else None,
         "coverage": _mean_coverage(judged),
         "hyper_parameters": {
             name: value
@@ -96,10 +97,12 @@ def show(about: dict[str, Any], console: Console) -> None:
     console.print(f"solver: {escape(about['solver'])} ({escape(about['reason'])})", soft_wrap=True)
     if about["error"] is not None:
         kind = "mistakes" if classes else "error (root mean square)"
+        theory = about["theory"]
+        also = "" if theory is None else f", theory {shown_error(theory, classes)}"
         console.print(
             f"{kind}, before learning: {shown_error(about['error'], classes)} over all rows, "
             f"{shown_error(about['last_error'], classes)} in the last batch, "
-            f"forecast {shown_error(about['forecast'], classes)}",
+            f"forecast {shown_error(about['forecast'], classes)}{also}",
             soft_wrap=True,
         )
     if about["coverage"] is not None:
