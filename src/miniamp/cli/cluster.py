@@ -145,10 +145,10 @@ def _conclude(estimator: Any, names: tuple[str, ...], as_json: bool, console: Co
         f"[bold]{len(weights)} clusters[/bold]: {about['rows']:,} rows, {len(names)} features, "
         f"{about['batches']} batches"
     )
-    shown = names[:6]
+    shown = names[:4]  # what fits the width of a terminal
     table = Table(title="centres, give or take one standard deviation", title_justify="left")
     for name in ("cluster", "share", *shown):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=name in ("cluster", "share"))
     for k, share in enumerate(weights):
         cells = [
             f"{mean:.3g} ± {std:.1g}"
