@@ -212,6 +212,8 @@ def initial(model: Model, rows: DrawnRows, fixed: Collection[str] = ()) -> tuple
     spread = max(float(np.var(rows.y)), np.finfo(np.float64).tiny)
     nothing = np.zeros(model.posterior.size)
     mean, var = prior.moments(nothing, nothing)
+    if "intercept_var" in prior.names and len(mean) > 1:
+        mean, var = mean[:-1], var[:-1]
     # The median: an intercept with its own wide prior is no measure of the others.
     signal = (
         float(np.median(np.square(mean) + var)) * rows.design.shape[1] * rows.design.mean_square
