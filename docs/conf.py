@@ -4,6 +4,9 @@ import re
 from importlib.metadata import version as installed
 from pathlib import Path
 
+from docutils.nodes import SkipNode
+from docutils.utils.math.latex2mathml import tex2mathml
+
 project = "miniamp"
 author = "The miniamp developers"
 copyright = "the miniamp developers"  # noqa: A001
@@ -12,7 +15,6 @@ release = version = installed("miniamp")
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
@@ -37,6 +39,7 @@ napoleon_use_rtype = False
 napoleon_use_ivar = True
 
 html_theme = "furo"
+html_math_renderer = "mathml"
 html_title = f"miniamp {release}"
 html_static_path = ["_static"]
 html_css_files = ["manual.css"]
@@ -111,7 +114,19 @@ def _with_what_there_is(app, docname, source):  # noqa: ARG001
         source[0] = "\n".join([source[0], *more()])
 
 
+def _formula(block):
+    """What writes a formula as MathML, which browsers draw without a script or a network."""
+
+    def write(self, node):
+        text = tex2mathml(node.astext(), as_block=block)
+        self.body.append(f"<div class='math'>{text}</div>" if block else text)
+        raise SkipNode
+
+    return write
+
+
 def setup(app):
+    app.add_html_math_renderer("mathml", (_formula(False), None), (_formula(True), None))
     app.connect("source-read", _with_what_there_is)
     # Before and after napoleon, which turns sections into fields.
     change = "autodoc-process-docstring"
