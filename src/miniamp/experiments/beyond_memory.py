@@ -160,6 +160,7 @@ def judge(tables: Tables, scale: Scale) -> list[Claim]:
         share, mse, _, _ = medians(table.where(kind=DIAL), "share", "mse")
         _, coverage, _, _ = medians(table.where(kind=DIAL), "share", "coverage")
         offline = float(np.median(table.where(kind=OFFLINE)["mse"]))
+        exact = float(np.median(table.where(kind=OFFLINE)["coverage"]))
         lasso = float(np.median(table.where(kind=LASSO)["mse"]))
         text = ", ".join(f"{e:.2g} (r = {s:g} N)" for s, e in zip(share, mse, strict=True))
         found += [
@@ -168,9 +169,12 @@ def judge(tables: Tables, scale: Scale) -> list[Claim]:
             Claim("beyond a", f"{TITLES[name]}: memory N is offline inference", "not in the paper",
                   f"{mse[-1]:.3g} against {offline:.3g}; LassoCV {lasso:.3g}",
                   bool(abs(mse[-1] / offline - 1.0) < (0.3 if scale.quick else 0.1))),
-            Claim("beyond a", f"{TITLES[name]}: coverage of 90 % intervals at memory N",
-                  "not in the paper", f"{coverage[-1]:.2f}; without memory {coverage[0]:.2f}",
-                  bool(abs(coverage[-1] - 0.9) < (0.15 if scale.quick else 0.06))),
+            Claim("beyond a", f"{TITLES[name]}: coverage of 90 % intervals, memory N as offline",
+                  "not in the paper",
+                  f"{coverage[-1]:.2f} against {exact:.2f}; without memory {coverage[0]:.2f}",
+                  bool(abs(coverage[-1] - exact) < 0.05 and coverage[-1] > coverage[0]),
+                  note="error bars of expectation propagation itself are too small here"
+                  if exact < 0.84 else ""),
         ]  # fmt: skip
     return found
 
