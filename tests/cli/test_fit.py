@@ -87,6 +87,14 @@ def test_missing_values(folder, run, rule):
     assert json.loads(ran.out)["rows"] == (240 if rule == "mean" else 239)
 
 
+def test_a_gap_in_the_first_row_is_filled(folder, run):
+    header, first, *rest = (folder / "rows.csv").read_text().splitlines()
+    first = "," + first.split(",", 1)[1]
+    (folder / "gap.csv").write_text("\n".join([header, first, *rest]) + "\n")
+    fit = ("fit", "gap.csv", "--target", "y", "--missing", "mean", "--batch-size", 60)
+    assert run(*fit).code == 0
+
+
 def test_classes_that_come_late_can_be_named(folder, run):
     header, *rows = (folder / "labels.csv").read_text().splitlines()
     rows.sort(key=lambda row: row.endswith("low"))

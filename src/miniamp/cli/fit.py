@@ -105,10 +105,11 @@ def _learn(run: Run, checkpoint: Path | None, every: int, quiet: bool) -> dict[s
     from miniamp.cli.interrupt import Interruption
     from miniamp.cli.progress import Watch
 
-    with Interruption() as interruption, Watch(run.total(), run.resumed, quiet) as watch:
+    stream = run.stream()
+    with Interruption() as interruption, Watch(stream.rows, run.resumed, quiet) as watch:
         since = 0
         try:
-            for batch in interruption.until(run.batches()):
+            for batch in interruption.until(stream):
                 run.learn(batch)
                 classes = hasattr(run.estimator, "classes_")
                 watch.learned(batch.rows, run.estimator.history_, classes)

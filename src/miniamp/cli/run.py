@@ -13,7 +13,7 @@ import numpy as np
 from miniamp.cli.choices import column, noise_of, prior_of
 from miniamp.cli.identity import fingerprint, require_same_options, require_same_source
 from miniamp.errors import InvalidInput
-from miniamp.streams import Batch, open_stream
+from miniamp.streams import Batch, Stream, open_stream
 from miniamp.streams.files import found
 
 #: Rows that are looked at to choose the size of a batch.
@@ -114,9 +114,9 @@ class Run:
         """While entered, the estimator knows the names of its features."""
         return named(self.estimator, self.reading)
 
-    def batches(self) -> Iterator[Batch]:
+    def stream(self) -> Stream:
         """The rows that are left."""
-        return iter(self._stream(self.batch_rows, self.reading))
+        return self._stream(self.batch_rows, self.reading)
 
     def learn(self, batch: Batch) -> dict[str, Any]:
         """Absorb one batch, all or nothing; gives its line of the history."""
@@ -130,12 +130,7 @@ class Run:
         entry: dict[str, Any] = self.estimator.history_[-1]
         return entry
 
-    def total(self) -> int | None:
-        """Rows of the source, if it can tell."""
-        rows: int | None = None if self.source == "-" else self._stream(1, self.reading).rows
-        return rows
-
-    def _stream(self, rows: int, reading: dict[str, Any] | None) -> Any:
+    def _stream(self, rows: int, reading: dict[str, Any] | None) -> Stream:
         options = self.options
         names = ("format", "delimiter", "header")
         extra = {name: options[name] for name in names if name in options}
@@ -160,13 +155,14 @@ class Run:
         from miniamp.estimators.batching import auto_rows
 
         # A look only: what is wrong with the rows is said when they are read in earnest.
-        first = next(iter(self._stream(SAMPLE, None)))
+        stream = self._stream(SAMPLE, None)
+        first = next(iter(stream))
         estimator = new_estimator(self.options, first)
         affordable: int = auto_rows(estimator._settings(), first.X)
         if affordable < first.rows:
             return affordable
         features = max(1, len(first.feature_names))
-        total = first.rows if first.rows < SAMPLE else self.total() or self._estimated_rows()
+        total = first.rows if first.rows < SAMPLE else stream.rows or self._estimated_rows()
         most = min(MOST_ROWS, MOST_NUMBERS // features)
         return max(1, min(max(total // FEW_BATCHES, LEAST_ROWS, 2 * features), most))
 
