@@ -194,9 +194,7 @@ class MiniAMPClusterer(
         self.labels_ = labels
         self._n_features_out = self.n_clusters
         # Clusters that share one centre are one cluster, however its samples fell on them.
-        largest = float(np.max(np.abs(state.centres))) or 1.0
-        apart = len(np.unique(np.round(state.centres / largest, 6), axis=0))
-        occupied = min(int(np.count_nonzero(state.assigned)), apart)
+        occupied = min(int(np.count_nonzero(state.assigned)), _apart(state.centres))
         if occupied < self.n_clusters:
             warnings.warn(
                 f"{occupied} clusters have samples, {self.n_clusters} were asked "
@@ -223,6 +221,15 @@ class MiniAMPClusterer(
         # scikit-learn's checks of sparse input read here how many columns predict_proba has.
         tags.classifier_tags = ClassifierTags(multi_class=self.n_clusters != 2)
         return tags
+
+
+def _apart(centres: Array) -> int:
+    """How many centres differ from all before them by more than a millionth of their size."""
+    square = centres @ centres.T
+    size = np.diag(square)
+    far = size[:, None] - 2.0 * square + size
+    same = np.tril(far <= 1e-12 * np.max(size, initial=0.0), k=-1).any(axis=1)
+    return len(centres) - int(np.count_nonzero(same))
 
 
 def _chunks(rows: int, size: int) -> Iterator[slice]:
