@@ -50,7 +50,7 @@ def test_twenty_kills_change_not_a_bit(folder, run):
         resumed += path.exists()
         process = forked([*LEARNING, "--checkpoint", "killed.amp"])
         if kills < 20:
-            time.sleep(moments.uniform(0.0, 0.4 * seconds))
+            time.sleep(moments.uniform(0.0, 1.2 * seconds))
             os.kill(process, signal.SIGKILL)
         status = os.waitpid(process, 0)[1]
         if os.WIFSIGNALED(status):
