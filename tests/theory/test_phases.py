@@ -130,3 +130,9 @@ def test_generalisation_of_labels_by_simulation():
     y = channel.sample(rng, omega + np.sqrt(curve.mse) * rng.normal(size=omega.size))
     found = theory.generalisation_error(prior, channel, curve)
     assert_allclose(found, np.mean(np.sign(omega) != y), atol=4 * 0.5 / np.sqrt(omega.size))
+
+
+def test_without_noise_the_information_threshold_stays_at_the_dimension():
+    found = theory.batch_thresholds(priors.GaussBernoulli(rho=0.3), channels.Gaussian(0.0), 3)
+    np.testing.assert_allclose(found.information, 0.3, rtol=1e-9)
+    assert np.all(np.diff(found.spinodal) < 0.0)

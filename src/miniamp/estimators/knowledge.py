@@ -239,13 +239,13 @@ class Knowledge:
 
     def _solver(self, design: Design) -> Callable[[Any, Any, Channel], AutoBatch]:
         """What makes evidence of a batch; the design is looked at once for all targets."""
-        name = self.settings.solver
+        name, because = self.settings.solver, "as asked"
         if name == "auto" and self.features <= FEW_FEATURES:
-            name = "robust"
+            name, because = "robust", "few features: the robust solver is cheap and exact there"
         outlier = spectral_outlier(design) if name == "auto" and self.targets > 1 else None
 
         def make(Phi: Any, y: Any, channel: Channel) -> AutoBatch:
-            rows = AutoBatch(Phi, y, channel, solver=name)
+            rows = AutoBatch(Phi, y, channel, solver=name, because=because)
             if outlier is not None:
                 rows.__dict__["outlier"] = outlier
             return rows

@@ -48,6 +48,8 @@ class AutoBatch(DrawnRows):
         How it came about.
     solver : str
         "auto", or "amp" or "robust" to choose oneself.
+    because : str, optional
+        Why a solver was chosen by the caller, for `Info.reason`.
 
     Examples
     --------
@@ -61,12 +63,20 @@ class AutoBatch(DrawnRows):
     'robust'
     """
 
-    def __init__(self, Phi: Given, y: Given, channel: Channel, *, solver: str = "auto") -> None:
+    def __init__(
+        self,
+        Phi: Given,
+        y: Given,
+        channel: Channel,
+        *,
+        solver: str = "auto",
+        because: str = "as asked",
+    ) -> None:
         if solver not in ("auto", "amp", "robust"):
             raise InvalidInput(
                 f"solver: got {solver!r}, expected 'auto', 'amp' or 'robust'; 'auto' suits any rows"
             )
-        self.solver = solver
+        self.solver, self.because = solver, because
         self.amp = Batch(Phi, y, channel)
         self.design, self.y, self.channel = self.amp.design, self.amp.y, self.amp.channel
 
@@ -86,7 +96,7 @@ class AutoBatch(DrawnRows):
 
     def with_channel(self, channel: Channel) -> AutoBatch:
         """The same rows through another channel; what was measured of them is kept."""
-        new = AutoBatch(self.design, self.y, channel, solver=self.solver)
+        new = AutoBatch(self.design, self.y, channel, solver=self.solver, because=self.because)
         if "outlier" in self.__dict__:
             new.__dict__["outlier"] = self.outlier
         return new
@@ -94,7 +104,7 @@ class AutoBatch(DrawnRows):
     def choice(self, belief: Posterior) -> tuple[Batch | RobustBatch, str]:
         """The solver for these rows and this belief, and why."""
         if self.solver != "auto":
-            return (self.amp if self.solver == "amp" else self.robust), "as asked"
+            return (self.amp if self.solver == "amp" else self.robust), self.because
         if belief.remembered is not None:
             return self.robust, "the belief remembers rows"
         if self.rows < FEW:

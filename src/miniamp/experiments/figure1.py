@@ -27,6 +27,11 @@ THRESHOLD = "threshold"
 #: A batch whose size is within this share of its own threshold S_k may jump early or late.
 NEAR = 0.06
 
+#: Batch sizes of which the quick run shows the theory alone: the smallest takes most of its time,
+#: and 0.5 is so close to the offline threshold .4802 that three realisations in ten miss the jump
+#: (errata E5).
+LEFT_OUT_QUICKLY = (0.05, 0.5)
+
 
 class Panel(NamedTuple):
     """A model, and the streams of it that are shown."""
@@ -100,7 +105,7 @@ def tasks(scale: Scale) -> list[Task]:
                     {"panel": name, "alpha_b": a, "seed": seed, "size": size, "algorithm": kind},
                 )
                 for kind, a in streams
-                if a >= 0.1 or not scale.quick
+                if a not in LEFT_OUT_QUICKLY or not scale.quick
             ]
     return found
 

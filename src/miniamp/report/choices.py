@@ -68,7 +68,7 @@ def _solvers(facts: Facts) -> list[Choice]:
     for solver, batches in used.most_common():
         own = [entry for entry in facts.everything if str(entry.get("solver")) == solver]
         reasons = Counter(str(entry.get("reason") or "") for entry in own)
-        why = _why(facts, reasons.most_common(1)[0][0])
+        why = reasons.most_common(1)[0][0] or "its default"
         found.append(Choice("solver", f"{solver}, {_batches(batches)}", why))
     remedies = Counter(str(e["remedy"]) for e in facts.everything if e.get("remedy"))
     found += [
@@ -76,13 +76,6 @@ def _solvers(facts: Facts) -> list[Choice]:
         for remedy, count in remedies.most_common()
     ]
     return found
-
-
-def _why(facts: Facts, reason: str) -> str:
-    """The reason of a solver, where the estimator asked for it on its own account."""
-    if reason == "as asked" and facts.estimator.solver == "auto":
-        return "few features: the robust solver is cheap and exact there"
-    return reason or "its default"
 
 
 def _memory(facts: Facts, given: dict[str, Any]) -> Choice:

@@ -164,6 +164,8 @@ def _threshold(prior: Given, channel: Given, k: int, kind: str, above: float) ->
         return -alpha if found is None else float(found) - alpha
 
     high = above * (1.0 - 1e-12)
+    if difference(high) > 0.0:
+        return above  # without noise T_k is the dimension of the signal at every batch
     low = high
     while difference(low) <= 0.0:
         high, low = low, low * DESCENT

@@ -62,7 +62,10 @@ class Plan:
         found = self.transitions
         if found.information is None or found.spinodal is None:
             return None
-        return int(found.information * self.features), int(np.ceil(found.spinodal * self.features))
+        # Whole numbers of rows strictly between the two transitions.
+        first = int(np.floor(found.information * self.features)) + 1
+        last = int(np.ceil(found.spinodal * self.features)) - 1
+        return (first, last) if first <= last else None
 
     def advice(self) -> str:
         """The answer in sentences."""
