@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import miniamp
 from miniamp.errors import InvalidInput
 
 pytest.importorskip("sklearn", reason="the clusterer needs scikit-learn (extra: sklearn)")
@@ -206,3 +207,24 @@ def test_the_number_of_clusters_is_fixed_once_begun() -> None:
 def test_asking_before_fitting() -> None:
     with pytest.raises(NotFittedError):
         MiniAMPClusterer().predict(np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+def test_a_clusterer_goes_on_from_a_file_bit_for_bit(tmp_path, kind):
+    rng = np.random.default_rng(0)
+    centres = np.maximum(rng.normal(size=(3, 70)), 0.0)
+    batches = [
+        kind(centres[rng.integers(3, size=30)] + 0.3 * rng.random((30, 70))) for _ in range(8)
+    ]
+    whole, cut = (MiniAMPClusterer(n_clusters=3, random_state=0) for _ in range(2))
+    for X in batches:
+        whole.partial_fit(X)
+        cut.partial_fit(X).save(tmp_path / "c.amp", stream={"position": 1})
+        cut = miniamp.load(tmp_path / "c.amp")
+        assert np.array_equal(cut.cluster_centers_, whole.cluster_centers_)
+        assert np.array_equal(cut.labels_, whole.labels_)
+        assert cut.history_ == whole.history_
+    assert cut.stream_ == {"position": 1}
+    assert np.array_equal(cut.predict_proba(batches[0]), whole.predict_proba(batches[0]))
+    unfitted = MiniAMPClusterer.from_state(MiniAMPClusterer(n_clusters=4).state())
+    assert unfitted.get_params()["n_clusters"] == 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -19,7 +18,6 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from miniamp import streams
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.errors import InvalidInput
@@ -27,6 +25,7 @@ from miniamp.estimators.batching import cut
 from miniamp.estimators.dask_rows import blocks_of, cluster_for, first_rows, swept
 from miniamp.estimators.health import HealthWarning, diagnose, findings
 from miniamp.estimators.knowledge import Judge, Knowledge
+from miniamp.estimators.saved import Saved
 from miniamp.estimators.saving import knowledge_of, labels_of, labels_state, state_of
 from miniamp.estimators.settings import Settings, coefficient_prior
 from miniamp.estimators.tables import is_dask, plain
@@ -36,7 +35,7 @@ from miniamp.estimators.weights import copies
 ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 
 
-class StreamingEstimator(BaseEstimator):
+class StreamingEstimator(Saved, BaseEstimator):
     """A model that absorbs batches of rows; see `MiniAMPRegressor` and `MiniAMPClassifier`."""
 
     _channel: ClassVar[Channel]
@@ -215,55 +214,18 @@ class StreamingEstimator(BaseEstimator):
 
     # Files.
 
-    def save(self, path: str | os.PathLike[str], stream: dict[str, Any] | None = None) -> None:
-        """Write the estimator to one file, all or nothing, without pickle; `miniamp.load` reads it.
+    def _fitted(self) -> dict[str, Any]:
+        if not hasattr(self, "_known"):
+            return {}
+        labels = {name: labels_state(getattr(self, name)) for name in self._labels_held()}
+        return {**labels, "known": state_of(self._known)}
 
-        Parameters
-        ----------
-        path : path
-            The file; the one before it stays beside it (`miniamp.streams.save`).
-        stream : dict, optional
-            What else to keep in it, such as `batch.state()`, the place in a stream.
-        """
-        streams.save(path, self.state(stream))
-
-    def state(self, stream: dict[str, Any] | None = None) -> dict[str, Any]:
-        """All of the estimator in plain values and beliefs, as `miniamp.streams.save` takes it."""
-        fitted: dict[str, Any] = {}
-        if hasattr(self, "_known"):
-            fitted = {name: labels_state(getattr(self, name)) for name in self._labels_held()}
-            fitted["known"] = state_of(self._known)
-        return {
-            "estimator": type(self).__name__,
-            "parameters": self.get_params(deep=False),
-            "fitted": fitted,
-            "stream": stream,
-        }
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """The estimator whose `state` this is."""
-        if state.get("estimator") != cls.__name__:
-            raise InvalidInput(
-                f"state: holds {state.get('estimator')!r}, expected {cls.__name__!r}; "
-                "miniamp.load finds the class by itself"
-            )
-        new = cls(**state["parameters"])
-        fitted = dict(state["fitted"])
-        if "known" in fitted:
-            known = knowledge_of(fitted.pop("known"), new._settings())
-            new.n_features_in_ = known.features
-            for name, labels in fitted.items():
-                setattr(new, name, labels_of(labels))
-            new._take(known)
-        if state["stream"] is not None:
-            new.stream_ = state["stream"]
-        return new
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The estimator of this class that was saved; see `miniamp.load`."""
-        return cls.from_state(streams.load(path))
+    def _take_fitted(self, fitted: dict[str, Any]) -> None:
+        known = knowledge_of(fitted.pop("known"), self._settings())
+        self.n_features_in_ = known.features
+        for name, labels in fitted.items():
+            setattr(self, name, labels_of(labels))
+        self._take(known)
 
     def _labels_held(self) -> list[str]:
         return [name for name in ("feature_names_in_", "classes_") if hasattr(self, name)]

@@ -21,12 +21,29 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.estimators.clusters import Clusters, Settings
+from miniamp.estimators.saved import Saved
+from miniamp.estimators.saving import labels_of, labels_state, matrix_of, matrix_state
+
+#: What a clustering knows, apart from the samples it keeps and its history.
+_KNOWN = (
+    "features",
+    "seed",
+    "belief",
+    "level",
+    "unit",
+    "counts",
+    "assigned",
+    "batches",
+    "samples",
+    "last_labels",
+)
 
 
 class MiniAMPClusterer(
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     ClusterMixin,
+    Saved,
     BaseEstimator,
 ):
     """Clusters of a stream of samples, batch after batch, with error bars on the centres.
@@ -203,6 +220,30 @@ class MiniAMPClusterer(
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+    def _fitted(self) -> dict[str, Any]:
+        if not hasattr(self, "_state"):
+            return {}
+        fitted = {name: getattr(self._state, name) for name in _KNOWN}
+        kept, names = self._state.kept, getattr(self, "feature_names_in_", None)
+        return {
+            **fitted,
+            "history": [dict(entry) for entry in self._state.history],
+            "kept": None if kept is None else matrix_state(kept),
+            "labels": self.labels_,
+            "names": None if names is None else labels_state(names),
+        }
+
+    def _take_fitted(self, fitted: dict[str, Any]) -> None:
+        kept = None if fitted["kept"] is None else matrix_of(fitted["kept"])
+        known = {name: fitted[name] for name in _KNOWN}
+        history = tuple(fitted["history"])
+        self.n_features_in_ = fitted["features"]
+        if fitted["names"] is not None:
+            self.feature_names_in_ = labels_of(fitted["names"])
+        self._take(
+            Clusters(self._settings(), **known, kept=kept, history=history), fitted["labels"]
+        )
 
     def _checked_state(self) -> Clusters:
         check_is_fitted(self, "cluster_centers_")

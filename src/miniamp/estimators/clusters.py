@@ -14,6 +14,7 @@ from miniamp import channels, checks, priors
 from miniamp.absorb import Info, Stop, absorb
 from miniamp.arrays import Array, Given
 from miniamp.errors import IllBatch, IllBatchWarning, InvalidInput
+from miniamp.estimators.knowledge import HISTORY
 from miniamp.estimators.samples import (
     feature_variances,
     mean_square,
@@ -281,7 +282,7 @@ class Clusters:
             assigned=likeliest if anew else self.assigned + likeliest,
             batches=self.batches + 1,
             samples=self.samples + X.shape[0],
-            history=(*self.history, report),
+            history=(*self.history[1 - HISTORY :], report),
             last_labels=columns[-X.shape[0] :].argmax(axis=1),
             **changes,
         )

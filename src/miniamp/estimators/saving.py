@@ -67,7 +67,7 @@ def state_of(known: Knowledge) -> dict[str, Any]:
         "kept": None
         if known.kept is None
         else {
-            "X": _matrix_state(known.kept[0]),
+            "X": matrix_state(known.kept[0]),
             "Y": known.kept[1],
             "weights": known.kept[2],
         },
@@ -83,7 +83,7 @@ def knowledge_of(state: dict[str, Any], settings: Settings) -> Knowledge:
         state["targets"],
         None if state["frame"] is None else Frame(**state["frame"]),
         tuple(Model(**model) for model in state["models"]),
-        None if kept is None else (_matrix(kept["X"]), kept["Y"], kept["weights"]),
+        None if kept is None else (matrix_of(kept["X"]), kept["Y"], kept["weights"]),
         state["rows"],
         tuple(state["history"]),
     )
@@ -100,7 +100,8 @@ def labels_of(state: Any) -> Any:
     return state if isinstance(state, np.ndarray) else np.array(state, dtype=object)
 
 
-def _matrix_state(X: Any) -> Any:
+def matrix_state(X: Any) -> Any:
+    """Rows as an array, or where they are sparse as their parts."""
     if not sp.issparse(X):
         return X
     X = sp.csr_array(X)
@@ -108,7 +109,8 @@ def _matrix_state(X: Any) -> Any:
     return {**parts, "shape": [int(n) for n in X.shape]}
 
 
-def _matrix(state: Any) -> Any:
+def matrix_of(state: Any) -> Any:
+    """The way back from `matrix_state`."""
     if isinstance(state, np.ndarray):
         return state
     parts = (state["data"], state["indices"], state["indptr"])

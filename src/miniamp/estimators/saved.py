@@ -1,0 +1,66 @@
+"""How an estimator goes into a file and comes back: the same for all of them."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+from miniamp import streams
+from miniamp.errors import InvalidInput
+
+
+class Saved(ABC):
+    """An estimator that can be written to one file, without pickle, and go on from it."""
+
+    stream_: dict[str, Any]
+
+    def save(self, path: str | os.PathLike[str], stream: dict[str, Any] | None = None) -> None:
+        """Write the estimator to one file, all or nothing, without pickle; `miniamp.load` reads it.
+
+        Parameters
+        ----------
+        path : path
+            The file; the one before it stays beside it (`miniamp.streams.save`).
+        stream : dict, optional
+            What else to keep in it, such as `batch.state()`, the place in a stream.
+        """
+        streams.save(path, self.state(stream))
+
+    def state(self, stream: dict[str, Any] | None = None) -> dict[str, Any]:
+        """All of the estimator in plain values and beliefs, as `miniamp.streams.save` takes it."""
+        parameters = self.get_params(deep=False)  # type: ignore[attr-defined]  # of BaseEstimator
+        return {
+            "estimator": type(self).__name__,
+            "parameters": parameters,
+            "fitted": self._fitted(),
+            "stream": stream,
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """The estimator whose `state` this is."""
+        if state.get("estimator") != cls.__name__:
+            raise InvalidInput(
+                f"state: holds {state.get('estimator')!r}, expected {cls.__name__!r}; "
+                "miniamp.load finds the class by itself"
+            )
+        new = cls(**state["parameters"])
+        if state["fitted"]:
+            new._take_fitted(dict(state["fitted"]))
+        if state["stream"] is not None:
+            new.stream_ = state["stream"]
+        return new
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The estimator of this class that was saved; see `miniamp.load`."""
+        return cls.from_state(streams.load(path))
+
+    @abstractmethod
+    def _fitted(self) -> dict[str, Any]:
+        """What was learned, in plain values and beliefs; empty before the first batch."""
+
+    @abstractmethod
+    def _take_fitted(self, fitted: dict[str, Any]) -> None:
+        """The way back from `_fitted`."""
