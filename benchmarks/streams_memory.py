@@ -1,14 +1,18 @@
-"""Resident memory while a large file is streamed: python benchmarks/streams_memory.py [gigabytes].
+"""Resident memory while a large file is streamed.
+
+    python benchmarks/streams_memory.py [gigabytes] [--out FOLDER]
 
 Writes Parquet files with one huge row group, with many, and with dictionaries as pandas writes
 them, and a CSV file, each of the size asked for (2 GB by default) and 101 columns, into a temporary
 folder; streams each in a process of its own; and prints the peak of resident memory above what the
 imports (miniamp.streams, and pyarrow, which it imports when needed) took.
-The limit of the project is 300 MB.
+The limit of the project is 300 MB. With --out the table is written to streams_memory.csv.
 """
 
 from __future__ import annotations
 
+import argparse
+import csv
 import json
 import subprocess
 import sys
@@ -84,8 +88,11 @@ def measured(path: Path, batch_size: int = BATCH) -> dict[str, float]:
 
 def main() -> int:
     """Measure all four; the exit code is 1 if one is above the limit."""
-    size = float(sys.argv[1]) * 1e9 if len(sys.argv) > 1 else 2e9
-    worst = 0.0
+    ask = argparse.ArgumentParser(description="resident memory while a large file is streamed")
+    ask.add_argument("gigabytes", nargs="?", type=float, default=2.0)
+    ask.add_argument("--out", type=Path, help="folder for streams_memory.csv")
+    given = ask.parse_args()
+    table = []
     with tempfile.TemporaryDirectory() as folder:
         for name, rows_a_group in (
             ("one huge row group.parquet", 1 << 40),
@@ -94,20 +101,32 @@ def main() -> int:
             ("text.csv", 0),
         ):
             path = Path(folder) / name
+            size = given.gigabytes * 1e9
             if rows_a_group:
                 write_parquet(path, size, rows_a_group, dictionary="dictionaries" in name)
             else:
                 write_csv(path, size)
             figures = measured(path)
-            worst = max(worst, figures["peak_mb"])
             gigabytes = path.stat().st_size / 1e9
-            print(
-                f"{name}: {gigabytes:.2f} GB, {figures['rows']:.0f} rows in "
-                f"{figures['seconds']:.1f} s ({gigabytes * 1e3 / figures['seconds']:.0f} MB/s), "
-                f"{figures['peak_mb']:.0f} MB above the import's {figures['import_mb']:.0f} MB"
-            )
+            row = {
+                "file": name,
+                "GB": f"{gigabytes:.2f}",
+                "rows": f"{figures['rows']:.0f}",
+                "columns": COLUMNS,
+                "rows a batch": BATCH,
+                "MB/s": f"{gigabytes * 1e3 / figures['seconds']:.0f}",
+                "MB of imports": f"{figures['import_mb']:.0f}",
+                "MB above imports": f"{figures['peak_mb']:.0f}",
+            }
+            print(", ".join(f"{key}: {value}" for key, value in row.items()), flush=True)
+            table.append(row)
             path.unlink()
-    return int(worst > LIMIT_MB)
+    if given.out is not None:
+        with (given.out / "streams_memory.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, fieldnames=list(table[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(table)
+    return int(max(float(row["MB above imports"]) for row in table) > LIMIT_MB)
 
 
 if __name__ == "__main__":

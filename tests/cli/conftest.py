@@ -1,6 +1,7 @@
 """What the tests of the command line share: small files, a model of each kind, and a runner."""
 
 import io
+import os
 import sys
 from typing import NamedTuple
 
@@ -36,6 +37,25 @@ def run(capsys, monkeypatch):
 
 
 @pytest.fixture
+def forked():
+    """Run the command line in a process of its own, with the modules that are loaded here."""
+
+    def begun(arguments):
+        process = os.fork()
+        if process:
+            return process
+        try:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, 1)
+            os.dup2(nowhere, 2)
+            os._exit(cli.main(arguments))
+        finally:
+            os._exit(99)
+
+    return begun
+
+
+@pytest.fixture
 def folder(tmp_path, monkeypatch, tables):
     """A folder to be in, with the tables."""
     for name, content in tables.items():
@@ -63,6 +83,7 @@ def tables():
         "binary.csv": _csv("a,b,c,y", X, (label == "high").astype(int)),
         "three.csv": _csv("a,b,c,y", X, [f"class {k}" for k in three]),
         "points.csv": _csv("a,b,c", points),
+        "new-points.csv": _csv("c,b,a", centres[:, ::-1]),
     }
 
 
@@ -76,7 +97,7 @@ def _csv(header, X, *columns):
 
 @pytest.fixture(scope="session")
 def made(tables, tmp_path_factory):
-    """The bytes of a regression and of a classification, learned once, 60 rows a batch."""
+    """The bytes of a model of each kind, learned once, 60 rows a batch."""
     place = tmp_path_factory.mktemp("models")
     found = {}
     with pytest.MonkeyPatch.context() as patch:
@@ -86,12 +107,16 @@ def made(tables, tmp_path_factory):
             fit = ["fit", f"{name}.csv", "--target", "y", "--batch-size", "60", "--json"]
             assert cli.main([*fit, "--output", f"{name}.amp"]) == 0
             found[f"{name}.amp"] = (place / f"{name}.amp").read_bytes()
+        (place / "points.csv").write_text(tables["points.csv"])
+        learn = ["cluster", "points.csv", "--clusters", "3", "--batch-size", "60", "--json"]
+        assert cli.main([*learn, "--model", "points.amp"]) == 0
+        found["points.amp"] = (place / "points.amp").read_bytes()
     return found
 
 
 @pytest.fixture
 def models(folder, made):
-    """The folder with rows.amp, a regression, and labels.amp, a classification."""
+    """The folder with rows.amp, a regression, labels.amp, classes, and points.amp, clusters."""
     for name, content in made.items():
         (folder / name).write_bytes(content)
     return folder

@@ -19,14 +19,18 @@ def test_the_clusters_are_found_and_every_row_has_its_label(folder, run):
     assert np.abs(centres.max(axis=1) - 4.0).max() < 0.17
     labels = pd.read_csv("l.csv")
     points = pd.read_csv("points.csv").to_numpy()
-    assert list(labels.columns) == ["cluster", "probability"]
+    assert list(labels.columns) == ["cluster", "probability", "p(0)", "p(1)", "p(2)"]
+    chances = labels[["p(0)", "p(1)", "p(2)"]].to_numpy()
+    assert np.abs(chances.sum(axis=1) - 1.0).max() < 1e-9
+    assert (chances.argmax(axis=1) == labels.cluster).all()
+    assert (chances.max(axis=1) == labels.probability).all()
     assert (centres.argmax(axis=1)[labels.cluster] == points.argmax(axis=1)).all()
     assert labels.probability.min() > 0.9
 
 
 def test_labels_can_go_to_standard_output(folder, run):
     ran = run("cluster", "points.csv", "--clusters", 3, "-o", "-")
-    assert ran.out.splitlines()[0] == "cluster,probability"
+    assert ran.out.splitlines()[0] == "cluster,probability,p(0),p(1),p(2)"
     assert len(ran.out.splitlines()) == 241
     assert "3 clusters" in ran.err
 

@@ -10,7 +10,6 @@ import time
 import pytest
 
 import miniamp
-from miniamp import cli
 from miniamp.cli.interrupt import Interruption
 from miniamp.cli.run import Run
 
@@ -21,23 +20,9 @@ FIT = ("fit", "rows.csv", "--prior", "gaussian:var=2", "--noise", "0.02", *READI
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
 
 
-def forked(arguments):
-    """A process of its own that runs the command line."""
-    process = os.fork()
-    if process:
-        return process
-    try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.dup2(nowhere, 2)
-        os._exit(cli.main(arguments))
-    finally:
-        os._exit(99)
-
-
 @posix
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_twenty_kills_change_not_a_bit(folder, run):
+def test_twenty_kills_change_not_a_bit(folder, run, forked):
     """240 rows in 12 batches, a checkpoint every 2; killed 20 times, at random moments."""
     assert run(*LEARNING, "--checkpoint", "whole.amp").code == 0
     began = time.perf_counter()  # with all modules loaded

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,19 +77,11 @@ def fit(
     if report is not None:
         import miniamp.report  # what it lacks is said before the work
 
-    from miniamp.cli.run import Run
+    from miniamp.cli.fit_run import FitRun
+    from miniamp.cli.learning import learned, run_of
 
-    if checkpoint is not None and checkpoint.exists():
-        run = Run.taken_up(checkpoint, source, chosen, new_rows)
-        if not as_json:
-            sys.stderr.write(f"miniamp: goes on from {checkpoint}, {run.resumed:,} rows learned\n")
-    else:
-        run = Run.begun(source, chosen)
-    outcome = _learn(run, checkpoint, every, quiet=as_json)
-    if outcome["interrupted"]:
-        _stopped(run, checkpoint)
-        raise typer.Exit(130)
-    run.keep(checkpoint)
+    run = run_of(FitRun, checkpoint, source, chosen, new_rows, quiet=as_json)
+    outcome = learned(run, checkpoint, every, quiet=as_json)
     if output is not None:
         run.save(output)
     if report is not None:
@@ -100,58 +90,16 @@ def fit(
     _conclude(run, outcome, {"checkpoint": checkpoint, "model": output, "report": report}, as_json)
 
 
-def _learn(run: Run, checkpoint: Path | None, every: int, quiet: bool) -> dict[str, Any]:
-    """Learn all rows that are left, saving now and then; gives what there is to tell."""
-    from miniamp.cli.interrupt import Interruption
-    from miniamp.cli.progress import Watch
-
-    stream = run.stream()
-    with Interruption() as interruption, Watch(stream.rows, run.resumed, quiet) as watch:
-        since = 0
-        try:
-            for batch in interruption.until(stream):
-                run.learn(batch)
-                classes = hasattr(run.estimator, "classes_")
-                watch.learned(batch.rows, run.estimator.history_, classes)
-                since += 1
-                if since % every == 0:
-                    run.keep(checkpoint)
-        except KeyboardInterrupt:
-            interruption.asked = True
-        return {
-            "interrupted": interruption.asked,
-            "seconds": watch.seconds,
-            "rows_per_second": watch.speed,
-            "rows_this_time": watch.fresh,
-        }
-
-
-def _stopped(run: Run, checkpoint: Path | None) -> None:
-    """Save what there is, and say how to go on."""
-    rows = 0 if run.estimator is None else run.estimator.n_samples_seen_
-    if checkpoint is None:
-        sys.stderr.write(
-            f"miniamp: interrupted after {rows:,} rows, nothing was kept; with --checkpoint m.amp "
-            "it could go on\n"
-        )
-        return
-    run.keep(checkpoint)
-    how = "pipe in the same rows again" if run.source == "-" else "run the same command again"
-    sys.stderr.write(
-        f"miniamp: interrupted after {rows:,} rows, saved in {shlex.quote(str(checkpoint))}; "
-        f"{how} to go on\n"
-    )
-
-
 def _conclude(
     run: Run, outcome: dict[str, Any], files: dict[str, Path | None], as_json: bool
 ) -> None:
+    from miniamp.cli.learning import files_written
     from miniamp.cli.run import feature_names
     from miniamp.cli.summary import described, show, write_json
 
     assert run.reading is not None
     about = described(run.estimator, feature_names(run.reading))
-    written = {name: None if path is None else str(path) for name, path in files.items()}
+    written = files_written(files)
     if as_json:
         write_json(
             {
@@ -159,7 +107,7 @@ def _conclude(
                 "source": run.source,
                 "batch_rows": run.batch_rows,
                 "rows_resumed": run.resumed,
-                **{name: value for name, value in outcome.items() if name != "interrupted"},
+                **outcome,
                 "files": written,
                 "history": run.estimator.history_,
             }

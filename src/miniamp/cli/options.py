@@ -28,7 +28,9 @@ Source = Annotated[
 ModelFile = Annotated[
     Path,
     typer.Argument(
-        metavar="MODEL", help="What fit wrote to --output or --checkpoint.", show_default=False
+        metavar="MODEL",
+        help="What fit wrote to --output, cluster to --model, or either to --checkpoint.",
+        show_default=False,
     ),
 ]
 AsJSON = Annotated[bool, _option(FILES, None, "Print JSON, and no progress.", "--json")]

@@ -51,9 +51,9 @@ def predict(
     """Predict for every row of a source, with error bars.
 
     A regression gives prediction, std, lower and upper; a classification the likeliest class and
-    the probability of each; a clustering the cluster and its probability. One row is written for
-    each row read, in the same order. Columns are found by name, others are ignored. The output
-    file appears when all of it is written.
+    the probability of each; a clustering the cluster, its probability, and that of each. One row
+    is written for each row read, in the same order. Columns are found by name, others are ignored.
+    The output file appears when all of it is written.
 
     Example: miniamp predict houses.amp new.csv -o prices.parquet
     """  # fmt: skip
@@ -97,7 +97,8 @@ def forecasts(estimator: Any, X: Any, level: float) -> dict[str, Any]:
     """The columns of the output for one batch."""
     if hasattr(estimator, "cluster_centers_"):
         chances = estimator.predict_proba(X)
-        return {"cluster": chances.argmax(axis=1), "probability": chances.max(axis=1)}
+        each = {f"p({k})": column for k, column in enumerate(chances.T)}
+        return {"cluster": chances.argmax(axis=1), "probability": chances.max(axis=1), **each}
     if hasattr(estimator, "classes_"):
         chances = estimator.predict_proba(X)
         likeliest = estimator.classes_[chances.argmax(axis=1)]

@@ -6,7 +6,6 @@ import sys
 import time
 from typing import Any, Self
 
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -62,15 +61,8 @@ class Watch:
         """Rows a second."""
         return self.fresh / max(self.seconds, 1e-9)
 
-    def learned(self, rows: int, history: list[dict[str, Any]], classes: bool) -> None:
-        """One more batch of a regression or classification."""
-        self._tell(rows, errors_line(history, classes))
-
-    def clustered(self, rows: int, entry: dict[str, Any]) -> None:
-        """One more batch of a clustering."""
-        self._tell(rows, f"noise {np.mean(entry['noise']):.3g}")
-
-    def _tell(self, rows: int, figures: str) -> None:
+    def learned(self, rows: int, figures: str) -> None:
+        """One more batch, with what there is to tell of it."""
         self.rows += rows
         self.fresh += rows
         line = f"{self.rows:,} rows, {self.speed:,.0f} rows/s, {figures}"

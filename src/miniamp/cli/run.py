@@ -1,33 +1,24 @@
-"""A run of `miniamp fit`: an estimator, a stream, and the place where it is in it."""
+"""A run of `miniamp fit` or `miniamp cluster`: an estimator, a stream, and its place in it."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from miniamp.cli.choices import column, noise_of, prior_of
+from miniamp.cli.choices import column
 from miniamp.cli.identity import fingerprint, require_same_options, require_same_source
 from miniamp.errors import InvalidInput
 from miniamp.streams import Batch, Stream, open_stream
-from miniamp.streams.files import found
-
-#: Rows that are looked at to choose the size of a batch.
-SAMPLE = 1024
-#: Rows of a batch at most, and of a batch from a pipe.
-MOST_ROWS, PIPE_ROWS = 10_000, 1000
-#: Batches there should be, so that there are forecasts to judge, unless they become so small.
-FEW_BATCHES, LEAST_ROWS = 10, 32
-#: Numbers a batch may hold: 64 MB.
-MOST_NUMBERS = 8_000_000
 
 
 @dataclass
-class Run:
+class Run(ABC):
     """What a checkpoint holds while it is being made.
 
     Attributes
@@ -36,6 +27,8 @@ class Run:
         The rows, as given.
     options : dict
         All options that have a say in the result, as given, by name.
+    files : list of dict
+        What the source was when the run began; see `fingerprint`.
     batch_rows : int
         Rows of a batch.
     estimator
@@ -48,6 +41,9 @@ class Run:
         Whether something was learned since the last checkpoint.
     """
 
+    #: The name of the command.
+    command: ClassVar[str]
+
     source: str
     options: dict[str, Any]
     files: list[dict[str, Any]]
@@ -58,22 +54,20 @@ class Run:
     unsaved: bool = False
 
     @classmethod
-    def begun(cls, source: str, options: dict[str, Any]) -> Run:
+    @abstractmethod
+    def begun(cls, source: str, options: dict[str, Any]) -> Self:
         """A new run."""
-        prior_of(options["prior"]), noise_of(options["noise"])
-        run = cls(source, options, fingerprint(source), SAMPLE)
-        size = options["batch_size"]
-        run.batch_rows = int(size) if size != "auto" else run._chosen_rows()
-        return run
 
     @classmethod
-    def taken_up(cls, path: Path, source: str, options: dict[str, Any], new_rows: bool) -> Run:
+    def taken_up(cls, path: Path, source: str, options: dict[str, Any], new_rows: bool) -> Self:
         """The run whose checkpoint this is, where it stopped; refused if it is another one."""
         estimator, saved = opened(path)
-        if saved is None:
+        by = None if saved is None else saved.get("command", "fit")
+        if saved is None or by != cls.command:
+            who = f"begun by miniamp {by}" if by else f"not begun by miniamp {cls.command}"
             raise InvalidInput(
-                f"{path}: holds a model that was not begun by miniamp fit, expected its "
-                "checkpoint; name another --checkpoint"
+                f"{path}: holds a model that was {who}, expected a checkpoint of miniamp "
+                f"{cls.command}; name another --checkpoint"
             )
         require_same_options(path, options, saved["options"])
         run = cls(source, options, saved["files"], saved["batch_rows"], estimator)
@@ -102,6 +96,7 @@ class Run:
             self.estimator.save(
                 path,
                 {
+                    "command": self.command,
                     "source": self.source,
                     "files": self.files,
                     "options": self.options,
@@ -118,61 +113,42 @@ class Run:
         """The rows that are left."""
         return self._stream(self.batch_rows, self.reading)
 
+    def again(self) -> Stream:
+        """All rows of the source once more, read as they were learned."""
+        assert self.reading is not None
+        return self._stream(self.batch_rows, {**self.reading, "position": 0})
+
     def learn(self, batch: Batch) -> dict[str, Any]:
         """Absorb one batch, all or nothing; gives its line of the history."""
-        if self.estimator is None:
-            estimator = new_estimator(self.options, batch)
-            _absorb(estimator, batch, self.options["classes"])
-            self.estimator = estimator
-        else:
-            _absorb(self.estimator, batch, None)
+        self._absorb(batch)
         self.reading, self.unsaved = batch.state(), True
         entry: dict[str, Any] = self.estimator.history_[-1]
         return entry
 
-    def _stream(self, rows: int, reading: dict[str, Any] | None) -> Stream:
+    @abstractmethod
+    def told(self) -> str:
+        """What the progress shows of the latest batch."""
+
+    @abstractmethod
+    def _absorb(self, batch: Batch) -> None:
+        """Learn from the batch, with a new estimator if it is the first."""
+
+    def _stream(self, rows: int, reading: dict[str, Any] | None, **more: Any) -> Stream:
         options = self.options
         names = ("format", "delimiter", "header")
         extra = {name: options[name] for name in names if name in options}
         return open_stream(
             self.source,
-            column(options["target"]),
+            column(options.get("target")),
             rows,
             columns=_columns(options["columns"]),
             categorical="auto" if options["categorical"] is None else options["categorical"],
             missing=options["missing"],
             unknown=options["unknown"],
-            # Classes that are no numbers make the target text, even where it begins with numbers.
-            labels=_numbers(options["classes"]) is None if options["classes"] else "auto",
             resume=reading,
             **extra,
+            **more,
         )
-
-    def _chosen_rows(self) -> int:
-        """As many rows a batch as the solver takes well, from a look at the first ones."""
-        if self.source == "-":
-            return PIPE_ROWS
-        from miniamp.estimators.batching import auto_rows
-
-        # A look only: what is wrong with the rows is said when they are read in earnest.
-        stream = self._stream(SAMPLE, None)
-        first = next(iter(stream))
-        estimator = new_estimator(self.options, first)
-        affordable: int = auto_rows(estimator._settings(), first.X)
-        if affordable < first.rows:
-            return affordable
-        features = max(1, len(first.feature_names))
-        total = first.rows if first.rows < SAMPLE else stream.rows or self._estimated_rows()
-        most = min(MOST_ROWS, MOST_NUMBERS // features)
-        return max(1, min(max(total // FEW_BATCHES, LEAST_ROWS, 2 * features), most))
-
-    def _estimated_rows(self) -> int:
-        """Rows of a source of text, by the length of its first lines."""
-        paths = found(self.source)
-        with paths[0].open("rb") as file:
-            head = file.read(1 << 20)
-        size = sum(path.stat().st_size for path in paths)
-        return size * (head.count(b"\n") + 1) // max(1, len(head))
 
 
 @contextmanager
@@ -192,7 +168,7 @@ def named(estimator: Any, reading: dict[str, Any] | None) -> Iterator[Any]:
 
 
 def opened(path: Path) -> tuple[Any, dict[str, Any] | None]:
-    """The estimator of a file, and what `miniamp fit` wrote beside it, if it did."""
+    """The estimator of a file, and what the command line wrote beside it, if it did."""
     from miniamp import estimators
 
     estimator = estimators.load(path)
@@ -208,79 +184,6 @@ def feature_names(reading: dict[str, Any]) -> tuple[str, ...]:
     from miniamp.streams import Schema
 
     return Schema.from_dict(reading["schema"]).feature_names
-
-
-def new_estimator(options: dict[str, Any], first: Batch) -> Any:
-    """The estimator that the options and the first batch ask for."""
-    from miniamp import estimators
-
-    task = options["task"]
-    if task == "auto":
-        task = "classification" if _has_classes(first.y) else "regression"
-    cls = estimators.MiniAMPClassifier if task == "classification" else estimators.MiniAMPRegressor
-    size = options["batch_size"]
-    forget = options["forget"]
-    if options["half_life"] is not None:
-        forget = 0.5 ** (first.rows / options["half_life"])
-    return cls(
-        prior=prior_of(options["prior"]),
-        noise=noise_of(options["noise"]),
-        batch_size=size if size == "auto" else int(size),
-        memory=options["memory"] if options["memory"] == "auto" else int(options["memory"]),
-        forget=1.0 if forget is None else forget,
-        solver=options["solver"],
-        fit_intercept=options["intercept"],
-    )
-
-
-def _absorb(estimator: Any, batch: Batch, classes: list[str] | None) -> None:
-    if not hasattr(estimator, "predict_proba"):
-        if batch.y is not None and batch.y.dtype.kind not in "fiu":
-            raise InvalidInput(
-                "target: got text, expected numbers for a regression; use --task classification"
-            )
-        estimator.partial_fit(batch.X, batch.y)
-        return
-    y = labels_of(batch.y)
-    wanted: Any = classes
-    if classes is not None and y.dtype.kind in "fiu":
-        wanted = labels_of(_numbers(classes))
-    try:
-        estimator.partial_fit(batch.X, y, classes=wanted)
-    except InvalidInput as error:
-        if not str(error).startswith("y: "):
-            raise
-        known = getattr(estimator, "classes_", np.unique(y) if wanted is None else wanted)
-        strange = np.setdiff1d(y, known)
-        found = f"the class {str(strange[0])!r}" if len(strange) else f"one class, {str(y[0])!r}"
-        names = ", ".join(str(name) for name in known) if len(strange) else "at least two"
-        raise InvalidInput(
-            f"target: got {found} in the rows before {batch.position}, expected {names}; name all "
-            "classes there are with --classes a,b,c, or take more rows a batch"
-        ) from None
-
-
-def labels_of(y: Any) -> Any:
-    """Targets as labels: whole numbers are written without a point."""
-    if y.dtype.kind == "f" and np.array_equal(y, np.rint(y)) and np.abs(y).max() < 2**53:
-        return y.astype(np.int64)
-    return y
-
-
-def _numbers(classes: list[str]) -> Any:
-    """The classes as numbers; None if one is none."""
-    try:
-        return np.array([float(name) for name in classes])
-    except ValueError:
-        return None
-
-
-def _has_classes(y: Any) -> bool:
-    """Text, or two whole numbers."""
-    if y.dtype.kind != "f":
-        return True
-    values = np.unique(y)
-    return len(values) == 2 and bool(np.array_equal(values, np.rint(values)))
 
 
 def _columns(names: list[str] | None) -> list[str | int] | None:

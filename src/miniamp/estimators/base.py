@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -139,16 +138,6 @@ class StreamingEstimator(Saved, BaseEstimator):
             sys.stdout.write(_line(known.history[-1]) + "\n")
         return known
 
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        before = self.__dict__.copy()
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
-
     def _settings(self) -> Settings:
         return Settings.checked(
             prior=self.prior,
@@ -177,16 +166,18 @@ class StreamingEstimator(Saved, BaseEstimator):
         taken, rest = copies(weights)
         return X[taken], Y[taken], rest
 
+    @abstractmethod
     def _validated(self, X: Given, y: Given, reset: bool) -> tuple[Any, Any]:
-        raise NotImplementedError
+        """Rows and targets as arrays, checked."""
 
+    @abstractmethod
     def _targets(self, y: Any) -> Array:
         """Targets (M, K) as the channel takes them."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def _judge(self) -> Judge:
-        raise NotImplementedError
+        """What scores the forecasts of a batch."""
 
     def _take(self, known: Knowledge) -> None:
         self._known = known

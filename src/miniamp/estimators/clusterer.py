@@ -24,6 +24,8 @@ from miniamp.estimators.clusters import Clusters, Settings
 from miniamp.estimators.saved import Saved
 from miniamp.estimators.saving import labels_of, labels_state, matrix_of, matrix_state
 
+#: What a method that looks at rows accepts.
+ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 #: What a clustering knows, apart from the samples it keeps and its history.
 _KNOWN = (
     "features",
@@ -141,32 +143,31 @@ class MiniAMPClusterer(
         self.random_state = random_state
 
     def fit(self, X: Given, y: Given = None) -> Self:
-        """Cluster all rows of X, streamed in batches of `batch_size`; labels_ by a second pass."""
-        settings = self._settings()
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
-        size = checks.count("batch_size", self.batch_size)
-        state = self._fresh(settings, X.shape[1])
-        for rows in _chunks(X.shape[0], max(size, settings.n_clusters)):
-            state = state.absorbed(X[rows])
-        self._take(state, state.labels(X))
+        """Cluster all rows of X, streamed in batches of `batch_size`; labels_ by a second pass.
+
+        On any error the estimator stays as it was.
+        """
+        with self._all_or_nothing():
+            settings = self._settings()
+            size = checks.count("batch_size", self.batch_size)
+            X = validate_data(self, X, **ACCEPTED)
+            state = self._fresh(settings, X.shape[1])
+            for rows in _chunks(X.shape[0], max(size, settings.n_clusters)):
+                state = state.absorbed(X[rows])
+            self._take(state, state.labels(X))
+            self._warn_of_empty_clusters()
         return self
 
     def partial_fit(self, X: Given, y: Given = None) -> Self:
         """Absorb one batch of rows; on any error the estimator stays as it was."""
-        settings = self._settings()
-        first = not hasattr(self, "_state")
-        before = self.__dict__.copy()
-        try:
-            X = validate_data(
-                self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=first
-            )
+        with self._all_or_nothing():
+            settings = self._settings()
+            first = not hasattr(self, "_state")
+            X = validate_data(self, X, reset=first, **ACCEPTED)
             old = self._fresh(settings, X.shape[1]) if first else self._state.under(settings)
             state = old.absorbed(X)
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
-        self._take(state, state.last_labels)
+            self._take(state, state.last_labels)
+            self._warn_of_empty_clusters()
         return self
 
     def predict(self, X: Given) -> Any:
@@ -210,8 +211,10 @@ class MiniAMPClusterer(
         self.history_ = list(state.history)
         self.labels_ = labels
         self._n_features_out = self.n_clusters
+
+    def _warn_of_empty_clusters(self) -> None:
         # Clusters that share one centre are one cluster, however its samples fell on them.
-        occupied = min(int(np.count_nonzero(state.assigned)), _apart(state.centres))
+        occupied = min(int(np.count_nonzero(self._state.assigned)), _apart(self.cluster_centers_))
         if occupied < self.n_clusters:
             warnings.warn(
                 f"{occupied} clusters have samples, {self.n_clusters} were asked "
@@ -250,9 +253,7 @@ class MiniAMPClusterer(
         return self._state
 
     def _checked(self, X: Given) -> Any:
-        return validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
-        )
+        return validate_data(self, X, reset=False, **ACCEPTED)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,9 +1,11 @@
-"""How an estimator goes into a file and comes back: the same for all of them."""
+"""What all estimators share: into a file and back, and no state that is half learned."""
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 from miniamp import streams
@@ -56,6 +58,17 @@ class Saved(ABC):
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """The estimator of this class that was saved; see `miniamp.load`."""
         return cls.from_state(streams.load(path))
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """While entered, an error of any kind leaves the estimator as it was before."""
+        before = self.__dict__.copy()
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     @abstractmethod
     def _fitted(self) -> dict[str, Any]:
