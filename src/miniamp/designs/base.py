@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy import linalg
 
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
@@ -80,6 +81,25 @@ class Design(ABC):
         columns, nothing = self.shape[1], np.zeros(self.shape[1])
         return np.column_stack([self.forecast(e, nothing)[0] for e in np.eye(columns)])
 
+    def gram(self) -> Array:
+        """Products of the columns, Phi' Phi, (N, N)."""
+        entries = self.toarray()
+        return np.asarray(entries.T @ entries)
+
+    def weighted(self, weights: Array, targets: Array) -> tuple[Array, Array]:
+        """Rows R and targets t with |t - R x|^2 = |targets - weights Phi x|^2 up to a constant.
+
+        For solvers that decompose a batch: the rows times their weights (M,), or fewer that say the
+        same, (m, N) and (m,).
+        """
+        return weights[:, None] * self.toarray(), targets
+
+    def spread(self, root: Array, D: Array) -> Array:
+        """Variance of every row . x for x of covariance diag(D) - root' root, (M,)."""
+        rows = self.toarray()
+        known = root @ rows.T
+        return np.asarray(np.square(rows) @ D - np.einsum("ij,ij->j", known, known))
+
     def online(
         self, running: Running, y: Array, channel: Channel, prior: Prior, answers: Answers
     ) -> None:
@@ -101,6 +121,14 @@ class Design(ABC):
     def diagnosis(self) -> str:
         """In plain words, what in Phi may have led AMP astray; asked only after a failure."""
         return ""
+
+
+def triangle(R: Array, t: Array) -> tuple[Array, Array]:
+    """The same rows rotated to at most N of them: |t - R x|^2 up to a constant."""
+    if len(R) <= R.shape[1]:
+        return R, t
+    Q, square = linalg.qr(R, mode="economic", check_finite=False)
+    return square, Q.T @ t
 
 
 def row_blocks(rows: int, columns: int) -> list[slice]:

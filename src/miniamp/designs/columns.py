@@ -28,6 +28,7 @@ class Columns(ABC):
 
     power: Array
 
+    @abstractmethod
     def descend(
         self, belief: Running, prior: Prior, noise: float, mean: Array, var: Array, residual: Array
     ) -> tuple[Array, Array]:
@@ -36,6 +37,14 @@ class Columns(ABC):
         Every coefficient takes its moments given the means of all others; `mean`, `var` and
         `residual` = y - Phi mean are updated in place.
         """
+
+
+class HeldColumns(Columns):
+    """Columns in memory, which a compiled loop can read."""
+
+    def descend(
+        self, belief: Running, prior: Prior, noise: float, mean: Array, var: Array, residual: Array
+    ) -> tuple[Array, Array]:
         A, B = np.empty(len(mean)), np.empty(len(mean))
         kernel = kernel_of(prior)
         if kernel is not None:
@@ -67,7 +76,7 @@ class Columns(ABC):
         """The columns as the kernel takes them."""
 
 
-class DenseColumns(Columns):
+class DenseColumns(HeldColumns):
     """A column-major copy of a matrix, in its own precision."""
 
     def __init__(self, Phi: NDArray[Any]) -> None:
@@ -89,7 +98,7 @@ class DenseColumns(Columns):
         return (self._columns,)
 
 
-class SparseColumns(Columns):
+class SparseColumns(HeldColumns):
     """A copy of a sparse matrix by compressed columns."""
 
     def __init__(self, rows: Any) -> None:

@@ -1,14 +1,11 @@
 """A design whose rows live on the workers of a Dask cluster.
 
-x and v go out, two vectors of length N come back; the rows and their g never leave a worker. Dask
-gives actors no resilience, so it is built here: every block knows how to load itself again, and a
-block whose worker died is loaded on another one while the iteration goes on.
+x and v go out, two vectors of length N come back; the rows and their g never leave a worker.
 """
 
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,28 +15,37 @@ from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.designs import row_sources
-from miniamp.designs.base import Design, Sweep
-from miniamp.designs.row_block import Facts, RowBlock
-from miniamp.errors import MiniampError, MissingExtra
+from miniamp.designs.actors import LostWorkers, current_client
+from miniamp.designs.base import Design, Sweep, triangle
+from miniamp.designs.columns import Columns
+from miniamp.designs.crew import Crew, Group
+from miniamp.designs.online import Answers, Running
+from miniamp.designs.row_block import Answer, Asked, Facts, sum_of
+from miniamp.posterior import Prior
 
-#: How often a block is loaded again within one call before giving up, and the pause between tries,
-#: in seconds: a nanny needs about a second to bring a worker back.
-_TRIES = 8
-_PAUSE = 0.5
+__all__ = ["Distributed", "LostWorkers", "current_client"]
+
+#: At most so many bytes of rows, or of what is made of them, are brought to the client.
+GATHERED = 1 << 30
+#: At most so many bytes of past estimates are kept to catch up with after a loss.
+REMEMBERED = 256 << 20
 
 
-class LostWorkers(MiniampError, RuntimeError):
-    """No worker is left that could hold a block of rows; the belief is unchanged."""
+class _Past(NamedTuple):
+    """A sweep as it was asked, to be repeated by blocks that were loaded again."""
 
-
-class _Block(NamedTuple):
-    source: Any
-    rows: slice
-    facts: Facts
+    x: Array
+    v: Array
+    memory: int | None
+    observed: Any  #: the pair (y, channel) of its time
 
 
 class Distributed(Design):
     """Row blocks on Dask workers, swept where they are.
+
+    Any evidence works on it. Batches by message passing and rows one by one never bring a row to
+    the client. Mean field and the robust solver need N x N numbers there, and the robust solver on
+    fewer rows than columns needs the rows: each up to `GATHERED` bytes, and refused beyond.
 
     Parameters
     ----------
@@ -55,9 +61,11 @@ class Distributed(Design):
     y : (M,) array
         The observations that the blocks brought along, fetched once: M numbers, not M x N.
     recovered : int
-        How many blocks had to be loaded again because their worker was lost. Such a block starts
-        without Onsager memory (its g died with the worker): one iteration is off, and the fixed
-        point that the following ones reach is the same.
+        How many blocks had to be loaded again because their worker was lost. Such a block first
+        makes the sweeps of its batch again, on its own, and then has the g that died with the
+        worker: the posterior is the same as without the loss. (Where the estimates of a batch take
+        more than `REMEMBERED` bytes, it begins from the latest of them, and the fixed point is the
+        same.)
 
     Examples
     --------
@@ -71,14 +79,11 @@ class Distributed(Design):
     """
 
     def __init__(self, sources: Sequence[Any], client: Any = None) -> None:
-        self.client = current_client(client)
+        client = current_client(client)
         if not sources:
             raise checks.refuse("sources", "none", "at least one block of rows", "check the source")
-        self.recovered = 0
-        self._tokens = itertools.count(1)
-        self._target: Array | None = None
-        self._actors = [self._place(source, k, k) for k, source in enumerate(sources)]
-        facts = [actor.facts().result() for actor in self._actors]
+        self._crew = Crew(sources, client)
+        facts: list[Facts] = self._crew.each("facts")
         widths = {f.columns for f in facts}
         if len(widths) > 1:
             raise checks.refuse(
@@ -88,38 +93,89 @@ class Distributed(Design):
                 "select the same columns in every file",
             )
         edges = np.cumsum([0, *(f.rows for f in facts)])
-        self._blocks = [
-            _Block(source, slice(int(a), int(b)), fact)
-            for source, a, b, fact in zip(sources, edges[:-1], edges[1:], facts, strict=True)
-        ]
+        self._rows = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
         self.shape = (int(edges[-1]), widths.pop())
-        self._sent: Array | None = None
+        sizes = [f.rows for f in facts]
+        self._mean_square = float(np.average([f.mean_square for f in facts], weights=sizes))
+        self._tokens = itertools.count(1)
+        self._past: dict[int, _Past] = {}
+        self._observed: tuple[Array, Channel] | None = None
+        self._target: Array | None = None
+
+    @property
+    def client(self) -> Any:
+        """The cluster."""
+        return self._crew.client
+
+    @property
+    def recovered(self) -> int:
+        """How many blocks had to be loaded again because their worker was lost."""
+        return self._crew.recovered
 
     def sandwich(self, x: Array, v: Array, y: Array, channel: Channel, memory: Any) -> Sweep:
-        self._send_target(y)
-        token = next(self._tokens)
-        parts = self._on_all("sandwich", x, v, memory, token, per_block=self._channels(channel))
+        if self._observed is None or self._observed[0] is not y or self._observed[1] is not channel:
+            self._observed = (y, channel)
+        if memory is None:
+            self._past.clear()
+        token, past = next(self._tokens), self._since(memory)
+
+        def asked(group: Group) -> tuple[Asked]:
+            made_up = past if group.fresh else []
+            return (Asked(x, v, token, memory, self._news(group), made_up),)
+
+        answers: list[Answer] = []
+        for group, answer in self._crew.ask("sandwich", asked):
+            group.fresh = False
+            answers.append(answer)
+        self._past[token] = _Past(x, v, memory, self._observed)
+        self._forget()
+        rows = self.shape[0]
         return Sweep(
-            pull=_sum([p.pull for p in parts]),
-            curvature=_sum([p.curvature for p in parts]),
+            pull=sum_of([a.pull for a in answers]),
+            curvature=sum_of([a.curvature for a in answers]),
             memory=token,
-            mean_square=self._row_mean([p.mean_square for p in parts]),
-            mean_curvature=self._row_mean([p.mean_curvature for p in parts]),
+            mean_square=sum(a.square for a in answers) / rows,
+            mean_curvature=sum(a.answer for a in answers) / rows,
         )
 
+    def _news(self, group: Group) -> list[tuple[Array | None, Channel]] | None:
+        """Observations and channel of a group's blocks, said once and not at every iteration."""
+        if group.told is self._observed:
+            return None
+        assert self._observed is not None
+        y, channel = self._observed
+        known = group.told is not None and group.told[0] is y
+        group.told = self._observed
+        where = [self._rows[k] for k in group.blocks]
+        return [(None if known else y[rows], channel.at(rows)) for rows in where]
+
+    def _since(self, memory: Any) -> list[tuple[Array, Array, int]]:
+        """The sweeps that led to a memory, the first one first."""
+        chain = []
+        while memory in self._past and self._past[memory].observed is self._observed:
+            x, v, before, _ = self._past[memory]
+            chain.append((x, v, memory))
+            memory = before
+        return chain[::-1]
+
+    def _forget(self) -> None:
+        size = 8 * 2 * self.shape[1]
+        while len(self._past) > max(2, REMEMBERED // size):
+            del self._past[min(self._past)]
+
     def forecast(self, x: Array, v: Array) -> tuple[Array, Array]:
-        means, variances = zip(*self._on_all("forecast", x, v), strict=True)
+        means, variances = zip(*self._crew.each("forecast", x, v), strict=True)
         return np.concatenate(means), np.concatenate(variances)
 
     @property
     def mean_square(self) -> float:
-        return self._row_mean([block.facts.mean_square for block in self._blocks])
+        return self._mean_square
 
     @property
     def y(self) -> Array:
         """The observations that the blocks brought along."""
         if self._target is None:
-            parts = self._on_all("own_target")
+            parts = self._crew.each("own_target")
             if any(part is None for part in parts):
                 raise checks.refuse(
                     "y",
@@ -131,71 +187,67 @@ class Distributed(Design):
         return self._target
 
     def diagnosis(self) -> str:
-        found = [text for text in self._on_all("diagnosis") if text]
+        found = [text for text in self._crew.each("diagnosis") if text]
         return found[0] if found else ""
 
-    def _channels(self, channel: Channel) -> list[Channel]:
-        return [channel.at(block.rows) for block in self._blocks]
+    def online(
+        self, running: Running, y: Array, channel: Channel, prior: Prior, answers: Answers
+    ) -> None:
+        """Rows one after the other: the belief goes from block to block, 4 N numbers at a time."""
+        for k, rows in enumerate(self._rows):
+            new, said = self._crew.one(k, "online", running, prior, y[rows], channel.at(rows))
+            for mine, theirs in zip((*running, *answers), (*new, *said), strict=True):
+                mine[rows if len(mine) == len(y) else slice(None)] = theirs
 
-    def _row_mean(self, values: list[float]) -> float:
-        return float(np.average(values, weights=[b.facts.rows for b in self._blocks]))
+    def toarray(self) -> Array:
+        """All entries, brought to the client: refused beyond `GATHERED` bytes."""
+        M, N = self.shape
+        self._check_room(M * N, f"{M} x {N} rows", "use evidence.Batch, which leaves them there")
+        return np.concatenate(self._crew.each("entries"))
 
-    def _send_target(self, y: Array) -> None:
-        """Give every block its observations once, not at every iteration."""
-        if self._sent is y:
-            return
-        self._sent = y
-        self._on_all("set_target", per_block=[y[block.rows] for block in self._blocks])
+    def columns(self) -> Columns:
+        """What coordinate updates need of the columns: their products, N x N numbers."""
+        from miniamp.designs.gram import GramColumns
 
-    def _on_all(
-        self, method: str, *shared: Any, per_block: Sequence[Any] | None = None
-    ) -> list[Any]:
-        """The answers of all blocks to one call, made on all workers at once."""
-        extras = [() if per_block is None else (per_block[k],) for k in range(len(self._actors))]
-        calls = [
-            _try(actor, method, *shared, *extra)
-            for actor, extra in zip(self._actors, extras, strict=True)
-        ]
-        return [
-            self._answer(k, call, method, (*shared, *extra))
-            for k, (call, extra) in enumerate(zip(calls, extras, strict=True))
-        ]
+        N = self.shape[1]
+        self._check_room(N * N, f"{N} x {N} products of columns", "use evidence.Batch")
+        return GramColumns(self, self._sum("gram"))
 
-    def _answer(self, k: int, call: Any, method: str, arguments: tuple[Any, ...]) -> Any:
-        for _ in range(_TRIES):
-            try:
-                if isinstance(call, Exception):
-                    raise call
-                return call.result()
-            except Exception as error:
-                if not _worker_was_lost(error):
-                    raise
-            try:
-                self._recover(k)
-                call = _try(self._actors[k], method, *arguments)
-            except Exception as error:
-                if not _worker_was_lost(error):
-                    raise
-                time.sleep(_PAUSE)
-        raise LostWorkers(
-            f"client: no worker could hold block {k} after {_TRIES} tries, expected one; "
-            "start more workers and call again, the belief is unchanged"
+    def weighted(self, weights: Array, targets: Array) -> tuple[Array, Array]:
+        M, N = self.shape
+        if M <= N:
+            return super().weighted(weights, targets)
+        self._check_room(
+            N * N * (1 + len(self._crew.groups)),
+            f"triangles of {N} x {N} from {len(self._crew.groups)} workers",
+            "use evidence.Batch, which needs vectors only",
         )
+        parts = self._crew.ask(
+            "triangle", lambda g: ([(weights[r], targets[r]) for r in self._of(g)],)
+        )
+        rows, values = zip(*(answer for _, answer in parts), strict=True)
+        return triangle(np.concatenate(rows), np.concatenate(values))
 
-    def _recover(self, k: int) -> None:
-        self._actors[k] = self._place(self._blocks[k].source, k, k + 1 + self.recovered)
-        self.recovered += 1
-        if self._sent is not None:
-            self._actors[k].set_target(self._sent[self._blocks[k].rows]).result()
+    def spread(self, root: Array, D: Array) -> Array:
+        return np.concatenate(self._crew.each("spread", root, D))
 
-    def _place(self, source: Any, k: int, turn: int) -> Any:
-        workers = sorted(self.client.scheduler_info(n_workers=-1)["workers"])
-        if not workers:
-            raise LostWorkers("client: got a cluster without workers, expected one; start a worker")
-        where = {"workers": [workers[turn % len(workers)]], "allow_other_workers": True}
-        if hasattr(source, "__dask_graph__"):
-            source = self.client.compute(source, **where)
-        return self.client.submit(RowBlock, source, k, actor=True, pure=False, **where).result()
+    def _of(self, group: Group) -> list[slice]:
+        return [self._rows[k] for k in group.blocks]
+
+    def _sum(self, method: str, *shared: Any) -> Array:
+        found = self._crew.ask("sum", lambda g: (method, shared, [()] * len(g.blocks)))
+        return sum_of([answer for _, answer in found])
+
+    def _check_room(self, numbers: int, what: str, remedy: str) -> None:
+        """Refuse to bring to the client what it may not have room for."""
+        if 8 * numbers > GATHERED:
+            raise checks.refuse(
+                "Phi",
+                f"a distributed design of which {what} would come to the client, "
+                f"{8e-9 * numbers:.3g} GB",
+                f"at most {1e-9 * GATHERED:.3g} GB",
+                f"{remedy}, or raise miniamp.designs.distributed.GATHERED",
+            )
 
     @classmethod
     def from_array(cls, Phi: Any, y: Any = None, client: Any = None) -> Distributed:
@@ -204,9 +256,13 @@ class Distributed(Design):
 
     @classmethod
     def from_frame(
-        cls, frame: Any, target: str, features: Sequence[str] | None = None, client: Any = None
+        cls,
+        frame: Any,
+        target: str | None = None,
+        features: Sequence[str] | None = None,
+        client: Any = None,
     ) -> Distributed:
-        """A dask.dataframe, one block a partition."""
+        """A dask.dataframe, one block a partition; without a target all columns are features."""
         return cls(row_sources.frame_blocks(frame, target, features), client)
 
     @classmethod
@@ -215,51 +271,3 @@ class Distributed(Design):
     ) -> Distributed:
         """Parquet files that match a glob, one block a file, read by the workers themselves."""
         return cls(row_sources.parquet_blocks(pattern, target, features), client)
-
-
-def current_client(client: Any = None) -> Any:
-    """`client`, or the one that is current in this process."""
-    try:
-        from distributed import get_client
-    except ImportError:
-        raise MissingExtra(
-            "designs.Distributed needs Dask, which is not installed; "
-            "pip install 'miniamp[distributed]'"
-        ) from None
-    if client is not None:
-        return client
-    try:
-        return get_client()
-    except ValueError:
-        raise checks.refuse(
-            "client", "none", "a running Dask cluster", "pass client=distributed.Client()"
-        ) from None
-
-
-def _try(actor: Any, method: str, *arguments: Any) -> Any:
-    """A call's pending answer, or the error it met at once, to be dealt with in its turn."""
-    try:
-        return getattr(actor, method)(*arguments)
-    except Exception as error:
-        return error
-
-
-def _worker_was_lost(error: Exception) -> bool:
-    """Whether an actor failed because its worker did, not because of what it computed."""
-    from distributed import CancelledError
-    from distributed.scheduler import KilledWorker
-
-    if isinstance(error, OSError | KilledWorker | CancelledError):
-        return True
-    # Dask's own words for an actor whose worker is gone, and a restarted worker's for one that it
-    # does not know.
-    return (isinstance(error, RuntimeError) and "holding Actor was lost" in str(error)) or (
-        isinstance(error, KeyError) and RowBlock.__name__ in str(error)
-    )
-
-
-def _sum(arrays: list[Array]) -> Array:
-    total = np.array(arrays[0], copy=True)
-    for array in arrays[1:]:
-        total = total + array
-    return total

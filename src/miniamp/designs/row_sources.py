@@ -38,8 +38,10 @@ def array_blocks(Phi: Any, y: Any = None) -> list[Any]:
     return _paired(blocks, y.rechunk((whole.chunks[0],)).to_delayed())
 
 
-def frame_blocks(frame: Any, target: str, features: Sequence[str] | None = None) -> list[Any]:
-    """One delayed block a partition of a dask.dataframe."""
+def frame_blocks(
+    frame: Any, target: str | None = None, features: Sequence[str] | None = None
+) -> list[Any]:
+    """One delayed block a partition of a dask.dataframe, with observations if a target is named."""
     from dask.delayed import delayed
 
     chosen = _chosen(list(frame.columns), target, features)
@@ -92,13 +94,17 @@ def _pair(rows: Any, y: Any) -> tuple[Any, Any]:
     return rows, y
 
 
-def _split_frame(part: Any, features: Sequence[str], target: str) -> tuple[Any, Any]:
-    return part[list(features)].to_numpy(), part[target].to_numpy()
+def _split_frame(part: Any, features: Sequence[str], target: str | None) -> Any:
+    rows = part[list(features)].to_numpy()
+    return rows if target is None else (rows, part[target].to_numpy())
 
 
-def _chosen(columns: Sequence[str], target: str, features: Sequence[str] | None) -> list[str]:
+def _chosen(
+    columns: Sequence[str], target: str | None, features: Sequence[str] | None
+) -> list[str]:
     """The feature columns, after a check that they and the target are there."""
-    missing = [name for name in (*(features or ()), target) if name not in columns]
+    wanted = [*(features or ()), *([] if target is None else [target])]
+    missing = [name for name in wanted if name not in columns]
     if missing:
         raise checks.refuse(
             "target" if missing == [target] else "features",

@@ -7,8 +7,10 @@ Python threads sweep at once, and double the time to compile.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from itertools import pairwise
 from typing import TypeVar
@@ -23,14 +25,41 @@ WORTH_A_THREAD = 4 << 20
 @cache
 def cores() -> int:
     """Threads to use: the cores this process may run on, or fewer if OMP_NUM_THREADS says so."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     asked = os.environ.get("OMP_NUM_THREADS", "")
-    return max(1, min(allowed or 1, int(asked) if asked.isdigit() else allowed or 1))
+    return max(1, min(_allowed(), int(asked) if asked.isdigit() else _allowed()))
+
+
+def _allowed() -> int:
+    """The cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+#: What the one who calls was given, where that is known better than from the environment.
+_given: ContextVar[int | None] = ContextVar("_given", default=None)
+
+
+@contextmanager
+def given(number: int) -> Iterator[None]:
+    """Within it, sweeps take `number` threads: the share of one worker among several.
+
+    Examples
+    --------
+    >>> with given(1):
+    ...     shares(rows=100, size=10**9)
+    [slice(0, 100, None)]
+    """
+    before = _given.set(number)
+    try:
+        yield
+    finally:
+        _given.reset(before)
 
 
 def shares(rows: int, size: int) -> list[slice]:
     """Slices that cut `rows` rows of `size` bytes in all into one share a thread."""
-    parts = max(1, min(cores(), size // WORTH_A_THREAD, rows))
+    parts = max(1, min(_given.get() or cores(), size // WORTH_A_THREAD, rows))
     edges = [rows * k // parts for k in range(parts + 1)]
     return [slice(a, b) for a, b in pairwise(edges)]
 
@@ -43,7 +72,7 @@ def each(work: Callable[[slice], Result], parts: list[slice]) -> list[Result]:
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="miniamp")
+    return ThreadPoolExecutor(max(1, _allowed() - 1), thread_name_prefix="miniamp")
 
 
 if hasattr(os, "register_at_fork"):
