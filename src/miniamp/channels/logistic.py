@@ -8,12 +8,14 @@ from scipy.special import expit, log_expit
 from miniamp.arrays import Array, ArrayOrFloat
 from miniamp.channels.labels import Binary
 from miniamp.channels.smooth import Smooth
+from miniamp.kernel import Kernel, packed, read_only
 
 
 class Logistic(Binary, Smooth):
     """y = +1 with probability 1/(1 + exp(-z)), else -1.
 
-    It has no noise level of its own: the scale of z plays that part.
+    It has no noise level of its own: the scale of z plays that part. Averages over z are compiled
+    (`channels.logistic_kernel`); `Smooth` has them in plain form.
 
     Examples
     --------
@@ -32,6 +34,32 @@ class Logistic(Binary, Smooth):
     def slopes(self, y: ArrayOrFloat, z: Array) -> tuple[Array, Array]:
         wrong = expit(-y * z)
         return y * wrong, -wrong * expit(y * z)
+
+    def log_partition(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
+        return self._averages(y, omega, V)[0]
+
+    def output(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
+        _, slope, curvature = self._averages(y, omega, V)
+        return y * slope, curvature
+
+    def kernel(self) -> Kernel:
+        from miniamp.channels import logistic_kernel  # only now: the compiler is slow to import
+
+        return Kernel(logistic_kernel.logistic, packed(0.0))
+
+    def _averages(
+        self, y: ArrayOrFloat, omega: ArrayOrFloat, V: ArrayOrFloat
+    ) -> tuple[Array, Array, Array]:
+        """log E P(y | z), and two derivatives of it along y (the second negative), of one shape."""
+        from miniamp.channels import logistic_kernel
+
+        margin = np.multiply(y, omega, dtype=np.float64)
+        shape = np.broadcast_shapes(margin.shape, np.shape(V))
+        given = (np.broadcast_to(a, shape).ravel().astype(np.float64) for a in (margin, V))
+        filled = np.empty((3, int(np.prod(shape))))
+        logistic_kernel.each(*(read_only(a) for a in given), *filled)
+        log_mass, slope, curvature = filled.reshape(3, *shape)
+        return log_mass, slope, curvature
 
     def feature(self, y: Array) -> tuple[ArrayOrFloat, ArrayOrFloat]:
         return 0.0, 1.0
