@@ -66,6 +66,7 @@ def test_perfect_calibration_lies_on_the_diagonal(regressor):
 #: Plots that not every estimator has something for.
 ONLY = {
     "plot_balance": {"regressor", "classifier", "many_classes"},
+    "plot_clusters": {"clusterer"},
     "plot_coverage": {"regressor"},
     "plot_inclusion": {"regressor"},
     "plot_reliability": {"classifier", "many_classes"},

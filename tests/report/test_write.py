@@ -2,15 +2,18 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
-from miniamp import MiniAMPRegressor
+from miniamp import MiniAMPClassifier, MiniAMPClusterer, MiniAMPRegressor
 from miniamp.errors import InvalidInput
 from miniamp.report import write_report
+from miniamp.report.clusters import neighbours
 from miniamp.report.facts import MOST_BATCHES, Facts
+from miniamp.report.health import strip
 from miniamp.report.write import sections
 
 go = pytest.importorskip("plotly.graph_objects")
@@ -132,3 +135,74 @@ def test_long_streams_are_thinned(regressor):
     assert len(facts.history) == MOST_BATCHES
     assert facts.batches[0] == 1
     assert facts.batches[-1] == 3000
+
+
+@pytest.mark.parametrize("kind", ["classifier", "many_classes"])
+def test_a_classification_shows_all_that_was_promised(kind, request, tmp_path):
+    model = request.getfixturevalue(kind)
+    text = write_report(model, tmp_path / "r.html").read_text(encoding="utf-8")
+    wanted = {
+        "Error and forecast by batch",
+        "Coefficients",
+        "Reliability",
+        "E against V",
+        "Health",
+        "What is left to learn",
+        "Hyper-parameters",
+        "Nothing is wrong",
+    }
+    assert wanted <= set(outline(text).headings)
+
+
+def test_a_clustering_shows_its_clusters_and_its_choices(clusterer, tmp_path):
+    text = write_report(clusterer, tmp_path / "r.html").read_text(encoding="utf-8")
+    wanted = {"Noise by batch", "Clusters", "Centres", "Health", "All clusters are well apart"}
+    assert wanted <= set(outline(text).headings)
+    bars = next(f["data"][0] for f in figures(text) if f["data"][0]["type"] == "bar")
+    assert bars["x"] == sorted(clusterer.cluster_weights_, reverse=True)
+    assert "best of 5, anew in the first 5 batches" in text
+    assert "variational mean field" in text
+    assert '<td class="number">4</td>' in text.split("<details>")[1]  # batches count from 1
+
+
+def test_clusters_that_are_one_are_named(tmp_path):
+    """One Gaussian heap in 10 dimensions halved: the centres are 2 sqrt(2/pi) = 1.6 apart."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, 10))
+    X[::2, 0] += 12.0
+    model = MiniAMPClusterer(3, batch_size=400, random_state=0).fit(X)
+    facts = Facts.of(model)
+    nearest, far = neighbours(facts)
+    a = int(np.argmin(far))
+    assert far[a] < 2.0
+    text = write_report(model, tmp_path / "r.html").read_text(encoding="utf-8")
+    first, second = sorted((a, int(nearest[a])))
+    told = f"Cluster {first} and cluster {second} can hardly be told apart"
+    assert any(heading.startswith(told) for heading in outline(text).headings)
+
+
+def test_the_strip_of_health_is_as_wide_as_chance(regressor):
+    """Batches of 50 rows: the mean of 50 squares has a deviation of sqrt(2/50) = 0.2."""
+    low, high = strip(Facts.of(regressor))
+    assert low == pytest.approx(0.4)
+    assert high == pytest.approx(1.6)
+
+
+def test_a_first_batch_begun_without_a_noise_does_not_squeeze_the_health(regressor):
+    facts = Facts.of(regressor)
+    first = {**facts.history[0], "health": 1e-3}
+    squeezed = replace(facts, history=[first, *facts.history[1:]])
+    figure = next(s.figure for s in sections(squeezed) if s.title == "Health")
+    assert figure["layout"]["yaxis"]["type"] == "linear"
+    assert figure["layout"]["yaxis"]["range"][1] > 1.6
+
+
+def test_inclusion_is_told_for_all_classes_together():
+    X = np.random.default_rng(5).normal(size=(300, 6))
+    model = MiniAMPClassifier("sparse", batch_size=100).fit(X, X[:, :3].argmax(axis=1))
+    words = next(s.words for s in sections(Facts.of(model)) if s.title == "Inclusion")
+    assert re.fullmatch(
+        r"About [\d.]+ of 6 coefficients are not zero \(mean over the classes\); \d+ of all 18 "
+        r"with a probability above 95 %\.",
+        words,
+    )

@@ -2,6 +2,7 @@
 
 from miniamp.report.balance import plot_balance
 from miniamp.report.choices import Choice, choices
+from miniamp.report.clusters import plot_clusters
 from miniamp.report.coefficients import plot_coefficients
 from miniamp.report.coverage import plot_coverage
 from miniamp.report.error import plot_error
@@ -16,6 +17,7 @@ __all__ = [
     "Choice",
     "choices",
     "plot_balance",
+    "plot_clusters",
     "plot_coefficients",
     "plot_coverage",
     "plot_error",

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from miniamp.estimators.clusters import MANY_FEATURES
 from miniamp.report.facts import Facts
 
 
@@ -31,7 +32,7 @@ def choices(estimator: Any) -> list[Choice]:
     facts = Facts.of(estimator)
     given = facts.estimator.get_params(deep=False)
     if facts.task == "clustering":
-        return [_clusters(facts, given), _noise(facts, given), *_rest(facts, given)]
+        return [*_clusters(facts, given), _noise(facts, given), *_rest(facts, given)]
     return [
         _prior(facts, given),
         _noise(facts, given),
@@ -90,10 +91,28 @@ def _memory(facts: Facts, given: dict[str, Any]) -> Choice:
     return Choice("memory", f"{rows} pseudo-rows", "given")
 
 
-def _clusters(facts: Facts, given: dict[str, Any]) -> Choice:
-    weights = np.sort(facts.estimator.cluster_weights_)[::-1]
-    shares = ", ".join(f"{weight:.0%}" for weight in weights[:8])
-    return Choice("clusters", str(given["n_clusters"]), f"given; shares of the samples: {shares}")
+def _clusters(facts: Facts, given: dict[str, Any]) -> list[Choice]:
+    var = given["prior_var"]
+    by = "the mean square of the first samples" if var is None else f"{var:g}, given"
+    many = len(facts.features) >= MANY_FEATURES
+    solver = "low-rank message passing" if many else "variational mean field"
+    why = "as there are many features" if many else "message passing is for many features"
+    first = given["n_init_batches"]
+    return [
+        Choice("clusters", str(given["n_clusters"]), "given"),
+        Choice("prior", str(given["prior"]), f"its variance: {by}"),
+        Choice("solver", solver, why),
+        Choice(
+            "start",
+            f"best of {given['n_init']}, anew in the first {_batches(first)}",
+            "by the free energy, starts with a tiny cluster last",
+        ),
+        Choice(
+            "fading",
+            f"{given['fading']:g}",
+            "mistakes of the first labels are outgrown" if given["fading"] else "all count alike",
+        ),
+    ]
 
 
 def _rest(facts: Facts, given: dict[str, Any]) -> list[Choice]:

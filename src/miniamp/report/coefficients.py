@@ -91,6 +91,7 @@ def section(facts: Facts) -> look.Section:
         ticktext=[look.safe(_short(facts.features[i])) for i in shown],
         range=[len(shown) - 0.4, -0.6],
         showgrid=False,
+        zeroline=False,
     )
     height = 110 + max(1, len(shown)) * max(20, 8 * len(groups))
     x = look.axis(_x(facts), zerolinecolor=look.MUTED, zerolinewidth=1)

@@ -108,7 +108,10 @@ def _y(facts: Facts) -> str:
 
 def _words(facts: Facts, names: list[str]) -> str:
     if facts.task == "clustering":
-        return "Variance of samples around their centres, as believed after each batch."
+        words = "Variance of samples around their centres, as believed after each batch"
+        if np.ndim(facts.estimator.noise_):
+            words += ", in units of each feature's own spread"
+        return f"{words}."
     words = "Every batch is forecast before it is learned from, so no row has been seen before. "
     if "foretold by theory" in names:
         words += (

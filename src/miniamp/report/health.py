@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from miniamp.arrays import Array
 from miniamp.report import look
 from miniamp.report.facts import Facts
 
 Y = "ratio, 1 when healthy"
-#: Where mean g^2 / mean(-dg) lies in sound runs of a few thousand rows.
-SOUND = (0.75, 1.25)
+#: How far from 1 the ratios lie in sound batches of many rows, and of few: standard deviations.
+SOUND, SIGMAS = 0.25, 3.0
 
 
 def plot_health(estimator: Any, ax: Any = None) -> Any:
@@ -30,11 +32,11 @@ def plot_health(estimator: Any, ax: Any = None) -> Any:
     """
     facts = Facts.of(estimator)
     ax = look.axes(ax, _x(facts), Y)
-    ax.axhspan(*SOUND, color="0.5", alpha=0.12, linewidth=0)
+    ax.axhspan(*strip(facts), color="0.5", alpha=0.12, linewidth=0)
     drawn = ratios(facts)
     for i, (name, values) in enumerate(drawn):
         ax.plot(facts.rows, values, label=name.replace("²", "$^2$"), **look.stroke(i))
-    look.scaled(ax, "y", *(values for _, values in drawn))
+    look.scaled(ax, "y", *_settled(drawn))
     look.legend(ax)
     return ax
 
@@ -44,17 +46,32 @@ def section(facts: Facts) -> look.Section:
     drawn = ratios(facts)
     traces = [look.line(facts.rows, values, name, i) for i, (name, values) in enumerate(drawn)]
     words = (
-        "Residuals over their own error bars. Within the grey strip the rows agree with the model; "
-        "far above it they contradict it, as with correlated features that AMP cannot take, wrong "
-        "noise or a stream that changes."
+        "Residuals over their own error bars. Within the grey strip the rows agree with the model, "
+        "as far as chance goes; far above it they contradict it, as with correlated features that "
+        "AMP cannot take, wrong noise or a stream that changes."
     )
-    y = look.axis(Y, **look.logarithmic(*(values for _, values in drawn)))
+    low, high = strip(facts)
+    y = look.axis(Y, **look.logarithmic(*_settled(drawn)))
     if y["type"] != "log":
-        y["rangemode"] = "tozero"
-    shapes = [look.band(*SOUND), look.level(1.0, "healthy")]
+        top = max(high, *(float(np.nanmax(values)) for _, values in drawn))
+        y["range"] = [0.0, 1.06 * top]
+    shapes = [look.band(low, high), look.level(1.0, "healthy")]
     return look.Section(
         "Health", words, look.figure(traces, look.axis(_x(facts)), y, shapes=shapes)
     )
+
+
+def strip(facts: Facts) -> tuple[float, float]:
+    """Lowest and highest ratio of a sound batch with as many rows as these have."""
+    chance = facts.column("surprise_std")
+    usual = float(np.nanmedian(chance)) if np.isfinite(chance).any() else 0.0
+    reach = max(SOUND, SIGMAS * usual)
+    return max(0.0, 1.0 - reach), 1.0 + reach
+
+
+def _settled(drawn: list[tuple[str, Array]]) -> list[Array]:
+    """The values that choose the scale: not those of the first batch, begun without a noise."""
+    return [values[1:] if len(values) > 1 else values for _, values in drawn]
 
 
 def ratios(facts: Facts) -> list[tuple[str, Array]]:
@@ -62,7 +79,8 @@ def ratios(facts: Facts) -> list[tuple[str, Array]]:
     unseen = "error / forecast, unseen rows"
     if facts.task == "classification":
         unseen = "Brier score / forecast, unseen rows"
-    named = (("mean g² / mean(-∂g)", "health"), (unseen, "surprise"))
+    worst = ", worst class" if facts.task == "classification" and len(facts.groups) > 1 else ""
+    named = ((f"mean g² / mean(-∂g){worst}", "health"), (unseen, "surprise"))
     return [(name, facts.column(column)) for name, column in named if facts.has(column)]
 
 

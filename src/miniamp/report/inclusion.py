@@ -62,12 +62,12 @@ def section(facts: Facts) -> look.Section | None:
                 hovertemplate="%{text}: %{y:.3f}<extra></extra>",
             )
         )
-    expected = facts.included.sum(axis=1)
-    counts = " and ".join(f"{value:.1f}" for value in expected[:3])
-    sure = int(np.sum(facts.included > 0.95))
+    about, sure = facts.included.sum(axis=1).mean(), int(np.sum(facts.included > 0.95))
+    several = len(facts.groups) > 1
     words = (
-        f"About {counts} of {len(facts.features):,} coefficients are not zero; {sure:,} of them "
-        "with a probability above 95 %."
+        f"About {about:.1f} of {len(facts.features):,} coefficients are not zero"
+        f"{' (mean over the classes)' if several else ''}; {sure:,} of "
+        f"{'all ' if several else ''}{facts.included.size:,} with a probability above 95 %."
     )
     y = look.axis(Y, range=[-0.03, 1.03])
     return look.Section("Inclusion", words, look.figure(traces, look.axis(X), y))

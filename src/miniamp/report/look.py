@@ -141,7 +141,7 @@ def figure(traces: list[dict[str, Any]], x: Any, y: Any, **layout: Any) -> Figur
             "xaxis": x,
             "yaxis": y,
             "height": height,
-            "margin": {"l": 56, "r": 12, "t": 36, "b": 44},
+            "margin": {"l": 56, "r": 20, "t": 36, "b": 44},
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
             "font": {"color": INK, "size": 13, "family": "system-ui, sans-serif"},

@@ -11,6 +11,7 @@ import numpy as np
 import miniamp
 from miniamp.errors import MissingExtra
 from miniamp.report.choices import choices
+from miniamp.report.clusters import one_heap
 from miniamp.report.facts import Facts
 from miniamp.report.look import Section, safe
 
@@ -106,19 +107,20 @@ def _tiles(facts: Facts) -> str:
 
 
 def _verdict(facts: Facts) -> str:
-    if facts.task == "clustering":  # nothing is foretold of it, so nothing can be found wrong
-        return ""
-    findings = facts.estimator.health_.findings
-    if not findings:
-        return (
-            '<section class="card wide well"><h2>Nothing is wrong</h2><p class="words">What '
-            "happened on this stream is what the model expected, as far as can be told.</p>"
-            "</section>"
+    if facts.task == "clustering":
+        found = one_heap(facts)
+        well = "All clusters are well apart", "Every centre stands out from the noise around it."
+    else:
+        found = [(one.message, one.remedy) for one in facts.estimator.health_.findings]
+        well = (
+            "Nothing is wrong",
+            "What happened on this stream is what the model expected, as far as can be told.",
         )
+    kind = "finding" if found else "well"
     return "\n".join(
-        f'<section class="card wide finding"><h2>{safe(found.message)}</h2>'
-        f'<p class="words">{safe(found.remedy)}</p></section>'
-        for found in findings
+        f'<section class="card wide {kind}"><h2>{safe(message)}</h2>'
+        f'<p class="words">{safe(remedy)}</p></section>'
+        for message, remedy in found or [well]
     )
 
 
@@ -146,7 +148,9 @@ def _choices(facts: Facts) -> str:
 
 
 def _batches(facts: Facts) -> str:
-    latest = list(facts.everything)[-MOST_ROWS:]
+    latest = [{"batch": k, **entry} for k, entry in enumerate(facts.everything)][-MOST_ROWS:]
+    for entry in latest:
+        entry["batch"] += 1  # people count from 1, as the plots do
     names = [name for name in latest[-1] if name not in HIDDEN]
     head = "".join(f'<th class="number">{safe(name.replace("_", " "))}</th>' for name in names)
     body = "".join(
@@ -165,4 +169,6 @@ def _batches(facts: Facts) -> str:
 def _cell(value: Any) -> str:
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

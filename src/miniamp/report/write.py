@@ -10,6 +10,7 @@ from miniamp import checks
 from miniamp.arrays import Given
 from miniamp.report import (
     balance,
+    clusters,
     coefficients,
     coverage,
     error,
@@ -34,8 +35,8 @@ def write_report(
     """Write one HTML file that shows how a stream went, and give its path.
 
     Error and forecast by batch, coefficients with intervals, inclusion probabilities, calibration,
-    health against theory, hyper-parameters over time, and what was chosen and why. The file needs
-    no network, fits a phone, and follows the reader's light or dark.
+    health against theory, hyper-parameters over time, clusters, and what was chosen and why. The
+    file needs no network, fits a phone, and follows the reader's light or dark.
 
     Parameters
     ----------
@@ -81,6 +82,7 @@ def sections(facts: Facts, forecast: Given = None) -> list[Section]:
     """The cards that this estimator has something for, in the order of the page."""
     found = (
         error.section(facts, forecast),
+        clusters.section(facts),
         coverage.section(facts),
         reliability.section(facts),
         balance.section(facts),
