@@ -1,5 +1,6 @@
 """Streams: where rows come from, in bounded memory; and checkpoints, to stop and go on."""
 
+from miniamp.streams.apart import Absorbed, absorb_apart
 from miniamp.streams.batch import Batch
 from miniamp.streams.beliefs import decode_belief, encode_belief, register
 from miniamp.streams.checkpoint import is_sound, load, previous_of, save
@@ -8,11 +9,13 @@ from miniamp.streams.open_stream import Stream, open_stream
 from miniamp.streams.schema import Column, Schema
 
 __all__ = [
+    "Absorbed",
     "Batch",
     "Column",
     "MergeWarning",
     "Schema",
     "Stream",
+    "absorb_apart",
     "decode_belief",
     "encode_belief",
     "is_sound",

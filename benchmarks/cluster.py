@@ -1,0 +1,212 @@
+"""What a cluster costs: an iteration against one process, and streams that workers absorb apart.
+
+    python benchmarks/cluster.py [--only iterations | apart] [--out benchmarks/results]
+
+distributed.csv: one iteration (sweep, prior and convergence test) on 2 workers x (2000 x 5000)
+float64, one thread a worker, against one process with two threads on the same rows, and against the
+same iteration written with dask.array on the same workers. Least time of many, in turns.
+
+apart.csv: `streams.absorb_apart` against one stream over the same batches: the ratio of the final
+errors, mean over seeds of its logarithm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import functools
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from miniamp import Posterior, channels, designs, evidence, priors, stream
+from miniamp.designs import threads
+from miniamp.errors import MiniampError
+from miniamp.posterior import Moments
+from miniamp.streams import absorb_apart
+
+WORKERS, ROWS, COLUMNS = 2, 2000, 5000
+PRIOR, CHANNEL = priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-4)
+
+
+def block(k):
+    """Rows and observations of one worker, made where they are needed."""
+    rng = np.random.default_rng(k)
+    Phi = rng.standard_normal((ROWS, COLUMNS)) / np.sqrt(COLUMNS)
+    truth = PRIOR.sample(np.random.default_rng(99), COLUMNS)
+    return Phi, Phi @ truth + 1e-2 * rng.standard_normal(ROWS)
+
+
+def iteration(design, y):
+    """A refinement in the midst of a batch, ready to be repeated."""
+    rows, belief = evidence.Batch(design, y, CHANNEL), Posterior(PRIOR, COLUMNS)
+    step = rows.refine(belief, *rows.start(belief))
+    return lambda: rows.refine(belief, step.estimate, step.memory)
+
+
+def dask_iteration(client, averaged):
+    """The same with dask.array on rows that the workers hold."""
+    import dask
+    import dask.array as da
+
+    made = [dask.delayed(block)(k) for k in range(WORKERS)]
+    Phi = da.concatenate([da.from_delayed(m[0], (ROWS, COLUMNS), float) for m in made])
+    y = da.concatenate([da.from_delayed(m[1], (ROWS,), float) for m in made])
+    Phi, y = client.persist([Phi, y])
+    g = client.persist(da.zeros(WORKERS * ROWS, chunks=ROWS))
+    belief = Posterior(PRIOR, COLUMNS)
+    x, v = belief.moments
+    mean_square = 1.0 / COLUMNS
+
+    def run():
+        V = mean_square * v.sum() if averaged else (Phi**2) @ v
+        answer = 1.0 / (CHANNEL.var + V) * da.ones_like(y)
+        new = answer * (y - Phi @ x + V * g)
+        pull = Phi.T @ new
+        curvature = mean_square * answer.sum() if averaged else (Phi**2).T @ answer
+        pull, curvature, _ = dask.compute(pull, curvature, (new**2).mean())
+        return Moments(*PRIOR.moments(curvature, pull + curvature * x))
+
+    return run
+
+
+def best(works, repeats, turns):
+    """Least seconds of each work, in turns, after one call to warm up."""
+    for work in works:
+        work()
+    least = [np.inf] * len(works)
+    for _ in range(turns):
+        for k, work in enumerate(works):
+            time.sleep(0.05)
+            for _ in range(repeats):
+                begin = time.perf_counter()
+                work()
+                least[k] = min(least[k], time.perf_counter() - begin)
+    return least
+
+
+def iterations(out):
+    from distributed import Client, LocalCluster
+
+    cores = threads.cores()  # before a cluster tells all of this process to take one
+    whole = [block(k) for k in range(WORKERS)]
+    Phi, y = np.vstack([rows for rows, _ in whole]), np.concatenate([y for _, y in whole])
+    del whole
+    table = []
+    with (
+        LocalCluster(
+            n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        far = designs.Distributed([functools.partial(block, k) for k in range(WORKERS)], client)
+        for name, averaged in (("GAMP, vector variances", False), ("AMP, scalar variances", True)):
+            here, there = (d.averaged() if averaged else d for d in (designs.as_design(Phi), far))
+            one, ours = best([iteration(here, y), iteration(there, y)], repeats=10, turns=20)
+            (theirs,) = best([dask_iteration(client, averaged)], repeats=5, turns=3)
+            table.append(
+                {
+                    "iteration": name,
+                    "workers": WORKERS,
+                    "threads a worker": 1,
+                    "rows x columns a worker": f"{ROWS} x {COLUMNS}",
+                    "threads of one process": cores,
+                    "one process, ms": 1e3 * one,
+                    "Distributed, ms": 1e3 * ours,
+                    "dask.array, ms": 1e3 * theirs,
+                    "Distributed / one process": ours / one,
+                    "dask.array / one process": theirs / one,
+                }
+            )
+            print(table[-1], flush=True)
+    write(out / "distributed.csv", table)
+
+
+def batch(size, rows, prior, seed, k):
+    """Batch k of a stream, made on the worker that absorbs it."""
+    rng = np.random.default_rng((seed, k))
+    Phi = rng.standard_normal((rows, size)) / np.sqrt(size)
+    truth = prior.sample(np.random.default_rng(seed), size)
+    return Phi, Phi @ truth + 0.1 * rng.standard_normal(rows)
+
+
+def apart(out, size=1000, batches=16, seeds=5):
+    from distributed import Client, LocalCluster
+
+    table, channel = [], channels.Gaussian(var=1e-2)
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=4, processes=True, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        for prior in (priors.Gaussian(), priors.GaussBernoulli(rho=0.2)):
+            for rows in (150, 300):
+                ratios = {}
+                for seed in range(seeds):
+                    sources = [
+                        functools.partial(batch, size, rows, prior, seed, k) for k in range(batches)
+                    ]
+                    truth = prior.sample(np.random.default_rng(seed), size)
+                    start = Posterior(prior, size)
+                    pieces = (evidence.Batch(*load(), channel) for load in sources)
+                    *_, (belief, _) = stream(start, pieces)
+                    alone = np.mean(np.square(belief.mean - truth))
+                    for width in (2, 4, 8):
+                        for latest in (True, False):
+                            with warnings.catch_warnings():
+                                warnings.simplefilter("ignore")
+                                try:
+                                    found, _ = absorb_apart(
+                                        start, sources, channel, client, at_once=width,
+                                        latest=latest,
+                                    )  # fmt: skip
+                                except MiniampError:
+                                    ratios.setdefault((width, latest), []).append(np.nan)
+                                    continue
+                            error = np.mean(np.square(found.mean - truth))
+                            ratios.setdefault((width, latest), []).append(error / alone)
+                for (width, latest), found in sorted(ratios.items()):
+                    kept = np.array(found)[np.isfinite(found)]
+                    table.append(
+                        {
+                            "prior": repr(prior),
+                            "rows a batch": rows,
+                            "batches": batches,
+                            "at once": width,
+                            "each begins from": "the latest sum" if latest else "its own stream",
+                            "error / one stream": float(np.exp(np.mean(np.log(kept)))),
+                            "least": float(kept.min()),
+                            "most": float(kept.max()),
+                            "refused": int(len(found) - len(kept)),
+                        }
+                    )
+                    print(table[-1], flush=True)
+    write(out / "apart.csv", table)
+
+
+def write(path, table):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(table[0]))
+        writer.writeheader()
+        writer.writerows(
+            {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()} for row in table
+        )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=["iterations", "apart"], default=None)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    given = parser.parse_args()
+    if given.only != "apart":
+        iterations(given.out)
+    if given.only != "iterations":
+        apart(given.out)
+
+
+if __name__ == "__main__":
+    main()
