@@ -94,11 +94,27 @@ class Design(ABC):
         """
         return weights[:, None] * self.toarray(), targets
 
-    def spread(self, root: Array, D: Array) -> Array:
+    def means(self, x: Array) -> Array:
+        """Phi x, (M,)."""
+        return np.asarray(self.toarray() @ x)
+
+    def spread(self, root: Array | None, D: Array) -> Array:
         """Variance of every row . x for x of covariance diag(D) - root' root, (M,)."""
         rows = self.toarray()
+        alone = np.asarray(np.square(rows) @ D)
+        if root is None:
+            return alone
         known = root @ rows.T
-        return np.asarray(np.square(rows) @ D - np.einsum("ij,ij->j", known, known))
+        return np.asarray(alone - np.einsum("ij,ij->j", known, known))
+
+    def held(self) -> Design:
+        """The same rows for a solver that decomposes them: as an array in memory.
+
+        Rows that are elsewhere and can be decomposed there stay where they are.
+        """
+        from miniamp.designs.dense import Dense  # a design itself
+
+        return Dense(self.toarray())
 
     def online(
         self, running: Running, y: Array, channel: Channel, prior: Prior, answers: Answers

@@ -228,8 +228,18 @@ class Distributed(Design):
         rows, values = zip(*(answer for _, answer in parts), strict=True)
         return triangle(np.concatenate(rows), np.concatenate(values))
 
-    def spread(self, root: Array, D: Array) -> Array:
+    def means(self, x: Array) -> Array:
+        return self.forecast(x, np.zeros(self.shape[1]))[0]
+
+    def spread(self, root: Array | None, D: Array) -> Array:
         return np.concatenate(self._crew.each("spread", root, D))
+
+    def held(self) -> Design:
+        """This design where it has more rows than columns, which each worker can decompose itself.
+
+        Fewer rows than columns tie workers together in pairs: such a batch comes to the client.
+        """
+        return self if self.shape[0] > self.shape[1] else super().held()
 
     def _of(self, group: Group) -> list[slice]:
         return [self._rows[k] for k in group.blocks]

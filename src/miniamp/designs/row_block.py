@@ -117,7 +117,7 @@ class RowBlock:
     def gram(self) -> Array:
         return self.design.gram()
 
-    def spread(self, root: Array, D: Array) -> Array:
+    def spread(self, root: Array | None, D: Array) -> Array:
         return self.design.spread(root, D)
 
     def diagnosis(self) -> str:

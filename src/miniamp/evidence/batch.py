@@ -170,7 +170,7 @@ def project(belief: Posterior, design: Design) -> tuple[Array, Array]:
     """Mean and variance of Phi x under the belief, with what it remembers of correlations."""
     if belief.remembered is None:
         return design.forecast(belief.mean, belief.var)
-    return row_moments(belief, design.toarray())
+    return row_moments(belief, design)
 
 
 def forecast(belief: Posterior, Phi: Given, channel: Channel) -> tuple[Array, Array]:

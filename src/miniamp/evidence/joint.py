@@ -8,6 +8,7 @@ import numpy as np
 from scipy import linalg
 
 from miniamp.arrays import Array, ArrayOrFloat
+from miniamp.designs import Design
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt
 
@@ -145,7 +146,7 @@ def sites_of(belief: Posterior) -> Sites:
     return match(belief.remembering(None), remembered.field if remembered else nothing)[1]
 
 
-def row_moments(belief: Posterior, rows: Array) -> tuple[Array, Array]:
+def row_moments(belief: Posterior, rows: Design) -> tuple[Array, Array]:
     """Mean and variance of rows . x under a belief, with what it remembers of correlations, (M,).
 
     The mean is that of the Gaussian behind the belief, which keeps to the remembered rows where the
@@ -153,6 +154,6 @@ def row_moments(belief: Posterior, rows: Array) -> tuple[Array, Array]:
     """
     remembered = belief.remembered
     if remembered is None:
-        return rows @ belief.mean, np.asarray(np.square(rows) @ belief.var)
+        return rows.means(belief.mean), rows.spread(None, belief.var)
     joint = solve(remembered.rows, remembered.targets, sites_of(belief))
-    return rows @ joint.mean, joint.variance_of(rows)
+    return rows.means(joint.mean), rows.spread(joint.root, joint.D)

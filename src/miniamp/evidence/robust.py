@@ -110,7 +110,7 @@ class RobustBatch(DrawnRows):
         self.channel = checked_channel(channel)
         self.y = checks.vector("y", channel.checked(y), size=self.design.shape[0])
         checks.fits("channel", channel.shape, self.design.shape[0])
-        self.Phi = self.design.toarray()
+        self._held = self.design.held()
 
     @property
     def rows(self) -> int:
@@ -124,7 +124,7 @@ class RobustBatch(DrawnRows):
                 f"{belief.size}, the size of the belief",
                 "use the same columns in every batch",
             )
-        omega, V = row_moments(belief, self.Phi)
+        omega, V = row_moments(belief, self._held)
         rows, fixed = self._first_rows(omega, np.maximum(V, TINY))
         before = _health(*self.channel.output(self.y, omega, np.maximum(V, TINY)))
         return belief.moments, _State(sites_of(belief), rows, fixed, before)
@@ -206,7 +206,7 @@ class RobustBatch(DrawnRows):
             R, t = state.solution[:2]
         else:
             root = np.sqrt(state.rows.precision)
-            R, t = root[:, None] * self.Phi, state.rows.linear / root
+            R, t = self._held.weighted(root, state.rows.linear / root)
             if belief.remembered is not None:
                 R = np.vstack([belief.remembered.rows, R])
                 t = np.concatenate([belief.remembered.targets, t])
@@ -219,9 +219,10 @@ class RobustBatch(DrawnRows):
         if len(R) < R.shape[1]:
             omega, V = joint.left_out(t, slice(len(R) - self.rows, None))
             return omega / np.sqrt(precision), np.maximum(V / precision, TINY)
-        var = joint.variance_of(self.Phi)
+        var = self._held.spread(joint.root, joint.D)
         rest = np.maximum(1.0 - precision * var, ROUNDING)
-        return (self.Phi @ joint.mean - var * linear) / rest, np.maximum(var / rest, TINY)
+        mean = self._held.means(joint.mean)
+        return (mean - var * linear) / rest, np.maximum(var / rest, TINY)
 
 
 def _matched_rows(old: _Rows, omega: Array, V: Array, g: Array, curvature: Array) -> _Rows:
