@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from miniamp.designs.actors import LostWorkers, Remote, WorkerLost, living_workers
-from miniamp.designs.row_block import RowBlocks, not_loaded
+from miniamp.designs.row_block import RowBlocks, not_loaded, sum_of
 from miniamp.errors import InvalidInput, MiniampError
 
 #: How often the blocks of lost workers are loaded again within one question before giving up.
@@ -88,6 +88,13 @@ class Crew:
             for k, answer in zip(group.blocks, answers, strict=True)
         }
         return [by_block[k] for k in sorted(by_block)]
+
+    def sum(
+        self, method: str, *shared: Any, own: Callable[[int], tuple[Any, ...]] = lambda _: ()
+    ) -> Any:
+        """The sum of the answers of all blocks, each worker's summed there."""
+        found = self.ask("sum", lambda g: (method, shared, [own(k) for k in g.blocks]))
+        return sum_of([answer for _, answer in found])
 
     def one(self, k: int, method: str, *arguments: Any) -> Any:
         """The answer of block k alone."""

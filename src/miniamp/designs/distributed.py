@@ -6,7 +6,7 @@ x and v go out, two vectors of length N come back; the rows and their g never le
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,29 @@ class _Past(NamedTuple):
     v: Array
     memory: int | None
     observed: Any  #: the pair (y, channel) of its time
+
+
+class Made:
+    """Something that was made of every block of rows, where it is: see `Distributed.made`."""
+
+    def __init__(
+        self, crew: Crew, rows: list[slice], key: int, make: Callable[[Design], Any]
+    ) -> None:
+        self._crew, self._rows, self._shared = crew, rows, (key, make)
+
+    def each(self, name: str, *shared: Any) -> list[Any]:
+        """The answers of all blocks to one of its methods."""
+        return self._crew.each("of_made", *self._shared, name, *shared)
+
+    def one(self, row: int, name: str, *arguments: Any) -> Any:
+        """The answer of the block that has a row; `arguments` follow the row's place in it."""
+        k = next(k for k, rows in enumerate(self._rows) if row < rows.stop)
+        place = row - self._rows[k].start
+        return self._crew.one(k, "of_made", *self._shared, name, place, *arguments)
+
+    def sum(self, name: str, split: Array) -> Any:
+        """The sum of the answers, each block given its own part of an array (M, ...)."""
+        return self._crew.sum("of_made", *self._shared, name, own=lambda k: (split[self._rows[k]],))
 
 
 class Distributed(Design):
@@ -211,7 +234,7 @@ class Distributed(Design):
 
         N = self.shape[1]
         self._check_room(N * N, f"{N} x {N} products of columns", "use evidence.Batch")
-        return GramColumns(self, self._sum("gram"))
+        return GramColumns(self, self._crew.sum("gram"))
 
     def weighted(self, weights: Array, targets: Array) -> tuple[Array, Array]:
         M, N = self.shape
@@ -241,12 +264,12 @@ class Distributed(Design):
         """
         return self if self.shape[0] > self.shape[1] else super().held()
 
+    def made(self, make: Callable[[Design], Any]) -> Made:
+        """What `make` makes of each block, kept beside it on its worker."""
+        return Made(self._crew, self._rows, next(self._tokens), make)
+
     def _of(self, group: Group) -> list[slice]:
         return [self._rows[k] for k in group.blocks]
-
-    def _sum(self, method: str, *shared: Any) -> Array:
-        found = self._crew.ask("sum", lambda g: (method, shared, [()] * len(g.blocks)))
-        return sum_of([answer for _, answer in found])
 
     def _check_room(self, numbers: int, what: str, remedy: str) -> None:
         """Refuse to bring to the client what it may not have room for."""

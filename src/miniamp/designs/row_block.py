@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.designs import threads
-from miniamp.designs.base import Sweep, triangle
+from miniamp.designs.base import Design, Sweep, triangle
 from miniamp.designs.choose import as_design
 from miniamp.designs.online import Answers, Running
 from miniamp.errors import InvalidInput, MiniampError
@@ -78,6 +78,7 @@ class RowBlock:
         self._y: Array | None = self._own
         self._channel: Channel | None = None
         self._memory: dict[int, Any] = {}
+        self._made: tuple[int, Any] | None = None
 
     def facts(self) -> Facts:
         return Facts(*self.design.shape, self.design.mean_square)
@@ -119,6 +120,14 @@ class RowBlock:
 
     def spread(self, root: Array | None, D: Array) -> Array:
         return self.design.spread(root, D)
+
+    def of_made(self, key: int, make: Callable[[Design], Any], name: str, *arguments: Any) -> Any:
+        """A method or value of what `make` makes of the rows, which is kept until the next key."""
+        if self._made is None or self._made[0] != key:
+            self._made = None  # make room before there are two
+            self._made = (key, make(self.design))
+        found = getattr(self._made[1], name)
+        return found(*arguments) if callable(found) else found
 
     def diagnosis(self) -> str:
         return self.design.diagnosis()

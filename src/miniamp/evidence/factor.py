@@ -13,7 +13,7 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.evidence.base import DrawnRows
 from miniamp.evidence.batch import CAREFUL_DAMPING, checked_channel
-from miniamp.evidence.factor_scores import Scores
+from miniamp.evidence.factor_rows import features_of, scores_of
 from miniamp.evidence.factor_start import STARTS
 from miniamp.posterior import Posterior
 from miniamp.priors.rows import RowPrior
@@ -79,8 +79,9 @@ class FactorBatch(DrawnRows):
 
     Parameters
     ----------
-    Y : (N, M) array or scipy.sparse matrix
-        The columns; a sparse matrix is never densified.
+    Y : (N, M) array, scipy.sparse matrix or Distributed
+        The columns; a sparse matrix is never densified. Of a distributed design the rows are taken,
+        (M, N), one a sample: they stay on their workers.
     channel : Channel
         How an entry comes from w; one for all, or one a row of Y (see `Scores`).
     prior_v : RowPrior
@@ -127,10 +128,10 @@ class FactorBatch(DrawnRows):
         rng: Given = 0,
     ) -> None:
         self.prior_v = _checked_rows(prior_v)
-        rows = np.shape(Y)[0] if np.ndim(Y) == 2 or hasattr(Y, "nnz") else 1
+        rows = features_of(Y)
         scale = 1.0 / np.sqrt(max(rows, 1)) if scale is None else scale
         self.scale = checks.number("scale", scale, above=0.0)
-        self.scores = Scores(Y, checked_channel(channel), self.scale)
+        self.scores = scores_of(Y, checked_channel(channel), self.scale)
         self.given_start = _checked_start(start, (self.scores.shape[1], prior_v.dim))
         self.damping = checks.number("damping", damping, least=0.0)
         if self.damping >= 1.0:
