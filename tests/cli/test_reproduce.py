@@ -44,4 +44,9 @@ def test_every_figure_quickly(tmp_path):
         with (tmp_path / f"{name}-summary.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
         assert rows
-        assert {row["agrees"] for row in rows} == {"yes"}
+        # Three orders of real data settle nothing, and data that are not there are not run.
+        aside = {r["agrees"] for r in rows if r["panel"] == "3 right"} - {"yes"}
+        assert all(
+            word.startswith(("not run", "not claimed: ", "too few orders: ")) for word in aside
+        )
+        assert {row["agrees"] for row in rows if row["panel"] != "3 right"} <= {"yes"}

@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from miniamp.experiments import beyond_plan, figure1, figure2, figure4, mixture, real_clusters
+from miniamp.experiments import (
+    beyond_plan,
+    figure1,
+    figure2,
+    figure3,
+    figure4,
+    mixture,
+    real_clusters,
+)
+from miniamp.experiments.figure import Scale
 from miniamp.experiments.tables import Table
 
 
@@ -69,6 +78,38 @@ def test_accuracy_is_that_of_the_best_matching():
     y = np.array([0, 0, 1, 1, 2, 2])
     assert real_clusters.accuracy(y, (y + 1) % 3) == 1.0
     assert real_clusters.accuracy(y, np.zeros(6, dtype=int)) == pytest.approx(1 / 3)
+
+
+def final(method, accuracy):
+    """Both passes of two orders of presentation."""
+    scores = {"nmi": 0.1, "ari": 0.1}
+    return [
+        {"kind": "final", "method": method, "pass": k, "seed": i, "accuracy": a, **scores}
+        for i, a in enumerate(accuracy)
+        for k in (1, 2)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "accuracy", "quick", "expected"),
+    [
+        ("mnist", (0.9, 0.8), False, "yes"),
+        ("mnist", (0.7, 0.6), False, "no"),
+        ("mnist", (0.7, 0.6), True, "too few orders: loses"),
+        ("newsgroups-stop", (0.9, 0.8), False, "not claimed: wins"),
+        ("newsgroups-stop", (0.8, 0.5), False, "not claimed: loses"),
+    ],
+)
+def test_a_contest_that_is_lost_says_so(data, accuracy, quick, expected):
+    ours, *others = real_clusters.METHODS
+    table = Table([*final(ours, accuracy), *(r for o in others for r in final(o, (0.75, 0.75)))])
+    claims = figure3._against_kmeans(data, table, Scale(quick=quick))
+    assert len(claims) == 4
+    assert {claim.verdict for claim in claims[:2]} == {expected}
+    assert all(claim.verdict.startswith("not claimed") for claim in claims[2:])
+    ahead = sum(a > 0.75 for a in accuracy)
+    assert claims[0].note.startswith(f"more accurate in {ahead} of 2 orders")
+    assert "below in" in claims[0].note
 
 
 @pytest.mark.parametrize("method", real_clusters.METHODS)

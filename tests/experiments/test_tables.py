@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from miniamp.experiments.claims import deviation, medians
+from miniamp.experiments.claims import Claim, deviation, medians, outcome
 from miniamp.experiments.tables import Table, write_table
 
 
@@ -35,3 +35,42 @@ def test_deviation_counts_decades_where_it_should():
     off = deviation(runs, line, least=1e-6, leave_out=np.array([2.0]))
     assert off.points == 2
     assert off.mean == pytest.approx(np.log10(2.0))
+
+
+def test_nothing_to_compare_is_not_close():
+    runs = Table([{"batch": "1", "mse": "1e-30"}])
+    off = deviation(runs, runs, least=1e-6)
+    assert off.points == 0
+    assert not off.mean < 1.0
+
+
+@pytest.mark.parametrize(
+    ("agrees", "aside", "verdict", "failed"),
+    [
+        (True, "", "yes", False),
+        (False, "", "no", True),
+        (None, "", "not run", False),
+        (True, "not claimed", "not claimed: wins", False),
+        (False, "not claimed", "not claimed: loses", False),
+    ],
+)
+def test_a_claim_reads_as_what_it_is(agrees, aside, verdict, failed):
+    claim = Claim("3", "what", "paper", "ours", agrees, aside=aside)
+    assert claim.verdict == verdict
+    assert claim.failed is failed
+    assert list(claim.row()) == ["panel", "what", "paper", "ours", "agrees", "corrected", "note"]
+    assert claim.row()["agrees"] == verdict
+
+
+def test_the_outcome_counts_what_is_lost_and_what_was_not_run():
+    def claim(agrees, aside=""):
+        return Claim("3", "what", "paper", "ours", agrees, aside=aside)
+
+    lost, missing = claim(agrees=False, aside="not claimed"), claim(agrees=None)
+    assert outcome([claim(agrees=True)]) == "all agree"
+    assert outcome([claim(agrees=True), lost, missing, missing]) == (
+        "all agree; 1 contest that was not claimed is lost; 2 not run"
+    )
+    assert outcome([claim(agrees=False), lost, lost]) == (
+        "1 does not agree; 2 contests that were not claimed are lost"
+    )

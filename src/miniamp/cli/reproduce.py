@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Columns of the tables where they go to a file.
 FILE_WIDTH = 150
+#: Of verdicts; those between yes and no are yellow.
+_COLOURS = {"yes": "green", "no": "bold red"}
 
 
 def reproduce(
@@ -51,6 +53,7 @@ def reproduce(
     finished there is not run again, so an interrupted run goes on where it was.
     """
     # Slow to load: not before there is something to do.
+    from miniamp.experiments.claims import outcome
     from miniamp.experiments.figure import Scale, load, names
     from miniamp.experiments.figure import reproduce as make
 
@@ -60,7 +63,7 @@ def reproduce(
     if not console.is_terminal:
         console = Console(width=FILE_WIDTH)
     wanted = names(figure)
-    disagreements = 0
+    every: list[Claim] = []
     for name in wanted:
         start = time.perf_counter()
         title = load(name).title
@@ -75,13 +78,14 @@ def reproduce(
             bar = progress.add_task(f"{name:<13}", total=len(load(name).tasks(scale)))
             claims = make(name, folder, scale, jobs, partial(_advance, progress, bar))
         console.print(_table(f"{name}: {title}", claims))
-        disagreements += sum(not claim.agrees for claim in claims)
+        every += claims
         seconds = time.perf_counter() - start
         console.print(f"{folder / name}.png, .pdf and CSV files, in {seconds:.0f} s\n")
-    if disagreements:
-        console.print(f"[bold red]{disagreements} do not agree[/bold red]")
+    failed = any(claim.failed for claim in every)
+    colour = "red" if failed else "green"
+    console.print(f"[bold {colour}]{outcome(every)}[/bold {colour}]")
+    if failed:
         raise typer.Exit(1)
-    console.print("[bold green]all agree[/bold green]")
 
 
 def _advance(progress: Progress, bar: TaskID, _: Task) -> None:
@@ -99,7 +103,7 @@ def _table(title: str, claims: list[Claim]) -> Table:
             claim.paper,
             claim.corrected,
             claim.ours,
-            "[green]yes[/green]" if claim.agrees else "[bold red]no[/bold red]",
+            f"[{_COLOURS.get(claim.verdict, 'yellow')}]{claim.verdict}[/]",
         )
     notes = dict.fromkeys(f"{claim.what}: {claim.note}" for claim in claims if claim.note)
     if notes:

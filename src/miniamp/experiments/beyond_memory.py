@@ -150,6 +150,7 @@ def _draw_design(top: Any, low: Any, table: Table) -> None:
     top.plot([], [], color=look.style(1).colour, ls=":", label="Mini-AMP")
     top.plot([], [], color=look.style(2).colour, ls="--", label="all rows at once")
     top.plot([], [], color=look.style(3).colour, ls="-.", label="LassoCV, all rows")
+    top.plot([], [], color="black", lw=0.8, label="90 %")
 
 
 def judge(tables: Tables, scale: Scale) -> list[Claim]:

@@ -80,14 +80,14 @@ def draw(tables: Tables) -> Any:
         look.letter(ax, mark, model.title)
         ax.set_xlabel(r"$\alpha$ = rows seen / coefficients")
     axes[0].set_ylabel("mean squared error")
-    look.below(made, list(handles.values()), list(handles), 4)
+    look.below(made, list(handles.values()), list(handles), 5)
     return made
 
 
 def _draw_model(ax: Any, table: Table, handles: dict[str, Any]) -> None:
     from matplotlib.lines import Line2D
 
-    look.plain_log(ax)
+    ax.set_yscale("log")
     ax.set_xlim(0.0, ALPHA_MAX * 1.02)
     for i, a in enumerate(SIZES):
         line, style = table.where(kind=THEORY, alpha_b=a), look.style(i)
@@ -99,6 +99,9 @@ def _draw_model(ax: Any, table: Table, handles: dict[str, Any]) -> None:
         handles[rf"$\alpha_b = {a:g}$"] = Line2D(
             [], [], color=style.colour, ls=("-", "--", "-.")[i], marker=style.marker, ms=5
         )
+    handles["state evolution"] = Line2D([], [], color="0.4")
+    handles["Mini-AMP, median and quartiles"] = Line2D([], [], color="0.4", ls="none", marker="o")
+    look.plain_log(ax)
 
 
 def judge(tables: Tables, scale: Scale) -> list[Claim]:
@@ -113,7 +116,7 @@ def judge(tables: Tables, scale: Scale) -> list[Claim]:
                     "beyond d",
                     f"{name}: medians follow state evolution, alpha_b = {a:g}",
                     "not in the paper",
-                    f"{off.mean:.3f} decades on average over {off.points} batches",
+                    str(off),
                     off.mean < (CLOSE_QUICK if scale.quick else CLOSE),
                 )
             )

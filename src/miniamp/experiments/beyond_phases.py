@@ -73,12 +73,15 @@ def draw(tables: Tables) -> Any:
     made.colorbar(mesh, ax=ax, label=r"$\log_{10}$ MSE of AMP on one batch", pad=0.02)
     low, high = edges_["information"], edges_["spinodal"]
     known = ~np.isnan(low)
+    for edge, dash, label in ((low, "--", "exact inference finds it"), (high, "-", "AMP does too")):
+        ax.plot(
+            edge, edges_["rho"], color="black", ls=dash, lw=1.8, label=label,
+            path_effects=look.outlined(1.8),
+        )  # fmt: skip
     ax.fill_betweenx(
-        edges_["rho"][known], low[known], high[known], facecolor="none", edgecolor="white",
-        hatch="///", lw=0.0, label="hard",
+        edges_["rho"][known], low[known], high[known], facecolor="none", edgecolor="black",
+        hatch="\\\\\\", lw=0.0, label="hard: only exact inference does",
     )  # fmt: skip
-    ax.plot(low, edges_["rho"], color="white", ls="--", lw=2.0, label="exact inference finds it")
-    ax.plot(high, edges_["rho"], color="white", lw=2.0, label="AMP finds it")
     ax.text(0.15, 0.42, "too few rows", color="black", style="italic")
     ax.text(0.68, 0.12, "recovered", color="white", style="italic")
     ax.set_xlim(alpha[0], alpha[-1])
@@ -87,9 +90,7 @@ def draw(tables: Tables) -> Any:
     ax.set_ylabel(r"share of non-zero coefficients $\rho$")
     ax.set_title(r"sparse regression, $\Delta = 10^{-8}$", loc="left")
     ax.grid(False)
-    ax.legend(
-        loc="upper left", labelcolor="white", frameon=True, framealpha=0.8, facecolor="#2b2b2b"
-    )
+    ax.legend(loc="upper left", frameon=True, framealpha=0.9)
     return made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
@@ -28,33 +29,86 @@ class Claim:
         As printed.
     ours : str
         As computed here.
-    agrees : bool
-        Whether ours is what is expected: the paper's, or the corrected one where that differs.
+    agrees : bool or None
+        Whether ours is what is expected: the paper's, or the corrected one where that differs. None
+        where nothing was run.
     corrected : str
         The value after the errata, where the print is wrong.
     note : str
         Why, where that is not plain.
+    aside : str
+        Why a contest is shown but not held against the paper or us, such as "not claimed"; whether
+        it is won or lost is said all the same.
+
+    Examples
+    --------
+    >>> Claim("3 right", "against K-means", "not in the paper", ".40 to .47", False).verdict
+    'no'
+    >>> lost = Claim("3", "K-means", "", ".40 to .47", agrees=False, aside="not claimed")
+    >>> lost.verdict, lost.failed
+    ('not claimed: loses', False)
     """
 
     panel: str
     what: str
     paper: str
     ours: str
-    agrees: bool
+    agrees: bool | None
     corrected: str = ""
     note: str = ""
+    aside: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """What the summary says: yes, no, not run, or how a contest aside ended."""
+        if self.agrees is None:
+            return "not run"
+        if self.aside:
+            return f"{self.aside}: {'wins' if self.agrees else 'loses'}"
+        return "yes" if self.agrees else "no"
+
+    @property
+    def failed(self) -> bool:
+        """Whether this is a disagreement."""
+        return self.verdict == "no"
 
     def row(self) -> Row:
         """As a row of the summary table."""
-        return asdict(self) | {"agrees": "yes" if self.agrees else "no"}
+        row = asdict(self) | {"agrees": self.verdict}
+        del row["aside"]
+        return row
+
+
+def outcome(claims: Sequence[Claim]) -> str:
+    """All verdicts in a line; what is lost aside, or was not run, is counted too.
+
+    Examples
+    --------
+    >>> outcome([Claim("1", "", "", "", agrees=True), Claim("3", "", "", "", agrees=None)])
+    'all agree; 1 not run'
+    """
+    failed = sum(claim.failed for claim in claims)
+    lost = sum(claim.agrees is False and not claim.failed for claim in claims)
+    missing = sum(claim.agrees is None for claim in claims)
+    parts = [f"{failed} {'does' if failed == 1 else 'do'} not agree" if failed else "all agree"]
+    if lost:
+        them = "contest that was" if lost == 1 else "contests that were"
+        parts.append(f"{lost} {them} not claimed {'is' if lost == 1 else 'are'} lost")
+    if missing:
+        parts.append(f"{missing} not run")
+    return "; ".join(parts)
 
 
 class Deviation(NamedTuple):
-    """How far medians are from state evolution, in decades."""
+    """How far medians are from state evolution, in decades; nan where nothing can be compared."""
 
     mean: float
     worst: float
     points: int
+
+    def __str__(self) -> str:
+        batches = f"{self.points} batch{'es' * (self.points != 1)}"
+        return f"{self.mean:.3f} decades on average over {batches}"
 
 
 def medians(table: Table, by: str, value: str) -> tuple[Array, Array, Array, Array]:
@@ -82,7 +136,7 @@ def deviation(
     used = (predicted > least) & (median > least)
     if leave_out is not None:
         used &= ~np.isin(k, leave_out)
-    if not used.any():
-        return Deviation(0.0, 0.0, 0)
+    if not used.any():  # nan is close to nothing: without a point no claim holds
+        return Deviation(np.nan, np.nan, 0)
     off = np.abs(np.log10(median[used] / predicted[used]))
     return Deviation(float(off.mean()), float(off.max()), int(used.sum()))

@@ -198,10 +198,12 @@ def _draw_panel(ax: Any, table: Table, panel: Panel) -> None:
             look.bars(ax, places, values, STYLES[a], zorder=3, clip_on=False)
         runs = table.where(kind=STREAMING_VB, alpha_b=a)
         if len(runs):
-            k, median, _, _ = medians(runs, "batch", "mse")
+            k, *quartiles = medians(runs, "batch", "mse")
             shown = _thinned(len(k), 8)
-            places = alpha[k.astype(int) - 1][shown]
-            ax.plot(places, median[shown], "x", color=STYLES[a].colour, ms=5.5, mew=1.3)
+            look.bars(
+                ax, alpha[k.astype(int) - 1][shown], [q[shown] for q in quartiles], STYLES[a],
+                marker="x", markersize=5.5, markeredgewidth=1.3, markeredgecolor=STYLES[a].colour,
+            )  # fmt: skip
 
 
 def _shown(error: Array, panel: Panel) -> Array:
@@ -260,22 +262,26 @@ def _follows(name: str, panel: Panel, table: Table, runs: Table, a: float, close
     k, median, _, _ = medians(runs, "batch", "mse")
     zero = (expected["mse"] <= panel.least) & ~np.isin(k, near)
     zeros = bool(np.all(median[zero] <= panel.least))
-    parts = [f"{off.mean:.3f} decades on average over {off.points} batches"] * (off.points > 0)
+    parts = [str(off)] * (off.points > 0)
     if zero.any():
         parts.append(f"{'zero' if zeros else 'not zero'} at {int(zero.sum())} batches")
     note = ""
     if len(near):
         places = ", ".join(f"{place:.0f}" for place in near)
+        there = median[np.isin(k, near)]
+        with_it = f"with it {everywhere.mean:.3f}"
+        if not everywhere.points:  # theory says zero there
+            with_it = f"largest median there {there.max():.1e}"
         note = (
-            f"without batch {places}, whose threshold S_k is within {NEAR:.0%} of alpha_b: there "
-            f"realisations jump early or late (with it {everywhere.mean:.3f})"
+            f"without batch{'es' * (len(near) > 1)} {places}, whose threshold S_k is within "
+            f"{NEAR:.0%} of alpha_b: there realisations jump early or late ({with_it})"
         )
     return Claim(
         f"1 {name}",
         f"medians follow state evolution, alpha_b = {a:g}",
         '"almost perfectly"',
         ", ".join(parts),
-        off.mean < close and zeros,
+        zeros and (off.mean < close or (off.points == 0 and bool(zero.any()))),
         note=note,
     )
 

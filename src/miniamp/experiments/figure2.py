@@ -149,24 +149,23 @@ def _draw_diagram(made: Any, ax: Any, table: Table, edges_: Table) -> None:
     mesh = ax.pcolormesh(sizes, batches, error, shading="nearest", cmap="cividis", rasterized=True)
     made.colorbar(mesh, ax=ax, label=r"$\log_{10}$ MSE of Mini-AMP", pad=0.02)
     for k, t, s in zip(edges_["batch"], edges_["information"], edges_["spinodal"], strict=True):
-        ax.plot([s, s], [k - 0.5, k + 0.5], color="white", lw=2.4)
-        ax.plot([t, t], [k - 0.5, k + 0.5], color="white", lw=2.4, ls=DOTS)
-        ax.fill_betweenx(
-            [k - 0.5, k + 0.5], t, s, facecolor="none", edgecolor="white", hatch="///", lw=0.0
-        )
+        ends = [k - 0.5, k + 0.5]
+        ax.plot([s, s], ends, color="black", lw=2.0, path_effects=look.outlined(2.0))
+        ax.plot([t, t], ends, color="black", lw=2.0, ls=DOTS, path_effects=look.outlined(2.0))
+        ax.fill_betweenx(ends, t, s, facecolor="none", edgecolor="black", hatch="///", lw=0.0)
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     ax.legend(
         handles=[
-            Line2D([], [], color="white", lw=2.4, label=r"$S_k$: AMP escapes above"),
-            Line2D([], [], color="white", lw=2.4, ls=DOTS, label=r"$T_k$: good is best above"),
-            Patch(facecolor="none", edgecolor="white", hatch="///", label="hard"),
+            Line2D([], [], color="black", lw=2.0, label=r"$S_k$: AMP escapes above"),
+            Line2D([], [], color="black", lw=2.0, ls=DOTS, label=r"$T_k$: good is best above"),
+            Patch(facecolor="none", edgecolor="black", hatch="///", lw=0.0, label="hard"),
         ],
-        loc="upper left",
-        bbox_to_anchor=(0.0, 0.995),
-        labelcolor="white",
-    )  # fmt: skip
+        loc="upper right",
+        frameon=True,
+        framealpha=0.9,
+    )
     ax.text(0.262, 2.0, "optimal", color="black", style="italic")
     ax.text(0.487, 4.5, "optimal", color="white", style="italic", ha="center", rotation=90)
     ax.set_xlabel(r"batch size $\alpha_b$")

@@ -19,10 +19,15 @@ TITLES = {
     "newsgroups": "20 newsgroups, all words",
     "newsgroups-stop": "20 newsgroups, no stop words",
 }
+#: What the paper shows, and all it says of them: Mini-AMP is above mini-batch K-means in accuracy.
+PAPERS = ("mnist", "newsgroups")
+SCORES = ("accuracy", "nmi", "ari")
 #: Relative deviation of the mean error in U from state evolution, for batches well above the
 #: threshold: 1 % is what N = 1000 gives (errata, lessons), 100 instances or 5.
 CLOSE, CLOSE_QUICK = 0.03, 0.10
 WELL_ABOVE = (0.5, 1.0)
+#: Where N = 1000 leaves the symmetric point in batches of 0.1 (errata L14).
+ESCAPE = 3.0
 
 
 def tasks(scale: Scale) -> list[Task]:
@@ -136,13 +141,14 @@ def judge(tables: Tables, scale: Scale) -> list[Claim]:
     """State evolution is followed above the threshold, and K-means is beaten."""
     table = tables["mixture"]
     found = [_follows(table, a, scale) for a in WELL_ABOVE]
-    found += [_symmetric(table), _escapes(table)]
+    found += [_symmetric(table), _escapes(table, scale)]
     for data in real_clusters.DATA:
         if data in tables:
             found += _against_kmeans(data, tables[data], scale)
-        elif not scale.quick:
-            title = TITLES[data]
-            found.append(Claim("3 right", title, "above K-means", "not run: no data", True))
+        else:
+            because = "not part of a quick run" if real_clusters.available(data) else "no data"
+            paper = "Mini-AMP above" if data in PAPERS else "not in the paper"
+            found.append(Claim("3 right", TITLES[data], paper, because, None))
     return found
 
 
@@ -181,8 +187,8 @@ def _symmetric(table: Table) -> Claim:
     )
 
 
-def _escapes(table: Table) -> Claim:
-    """A finite problem leaves the symmetric point after enough batches."""
+def _escapes(table: Table, scale: Scale) -> Claim:
+    """A finite problem leaves the symmetric point after enough batches, a small one earlier."""
     runs = table.where(kind=MINI_AMP, alpha_b=0.1)
     k, loss, _, _ = medians(runs, "batch", "loss")
     there = k[loss < 0.4]
@@ -194,44 +200,51 @@ def _escapes(table: Table) -> Claim:
         "escape from the symmetric point, alpha_b = 0.1, finite N",
         "never",
         f"{ours} (median); seeded theory {predicted[0]:.1f}",
-        bool(len(there)),
-        corrected="about 3.0 at N = 1000",
+        bool(len(there)) and (scale.quick or abs(0.1 * there[0] - ESCAPE) < 0.5),
+        corrected=f"about {ESCAPE:.1f} at N = 1000",
         note="chance overlaps grow by 1/(1 - alpha_b/alpha_c) a batch (errata L14)",
     )
 
 
 def _against_kmeans(data: str, table: Table, scale: Scale) -> list[Claim]:
-    found = []
     final = {
         (method, number): table.where(kind="final", method=method, **{"pass": number})
         for method in real_clusters.METHODS
         for number in (1, 2)
     }
-    reference = ".896 against .876 (reference)" if data == "mnist" else ""
-    orders = len(final[MINI_AMP, 2])
-    for other in (real_clusters.KMEANS, real_clusters.KMEANS_PP):
-        for number, name in ((1, "first"), (2, "second")):
-            amp, means = final[MINI_AMP, number], final[other, number]
-            text = ", ".join(
-                f"{score} {amp[score].mean():.3f} against {means[score].mean():.3f}"
-                for score in ("accuracy", "nmi", "ari")
-            )
-            # Only the paper's comparison is a claim, on its own words; quick runs cannot decide it.
-            papers = other == real_clusters.KMEANS and data != "newsgroups-stop"
-            claimed = papers and number == 2 and not scale.quick
-            above = bool(amp["accuracy"].mean() > means["accuracy"].mean())
-            found.append(
-                Claim(
-                    "3 right",
-                    f"{TITLES[data]}, {name} pass, against {other}",
-                    "Mini-AMP above" if papers else "not in the paper",
-                    text,
-                    above or not claimed,
-                    corrected=reference if claimed else "",
-                    note="" if above else f"not above, over {orders} orders",
-                )
-            )
-    return found
+    return [
+        _contest(data, other, number, final[MINI_AMP, number], final[other, number], scale)
+        for other in (real_clusters.KMEANS, real_clusters.KMEANS_PP)
+        for number in (1, 2)
+    ]
+
+
+def _contest(data: str, other: str, number: int, amp: Table, means: Table, scale: Scale) -> Claim:
+    """Mini-AMP against another, on the same orders of presentation."""
+    papers = other == real_clusters.KMEANS and data in PAPERS
+    aside = "" if papers else "not claimed"
+    if papers and scale.quick:
+        aside = "too few orders"
+    ahead = {score: float(amp[score].mean() - means[score].mean()) for score in SCORES}
+    text = ", ".join(
+        f"{score} {amp[score].mean():.3f} against {means[score].mean():.3f}" for score in SCORES
+    )
+    # Both tables come seed by seed: the same order of presentation stands in the same row.
+    orders = int(np.sum(amp["accuracy"] > means["accuracy"]))
+    behind = [score for score, by in ahead.items() if by <= 0.0]
+    note = f"more accurate in {orders} of {len(amp)} orders"
+    if behind:
+        note += f"; below in {', '.join(behind)}"
+    return Claim(
+        "3 right",
+        f"{TITLES[data]}, {'first' if number == 1 else 'second'} pass, against {other}",
+        "Mini-AMP above" if papers else "not in the paper",
+        text,
+        ahead["accuracy"] > 0.0,
+        corrected=".896 against .876 (reference)" * (data == "mnist" and papers and number == 2),
+        note=note,
+        aside=aside,
+    )
 
 
 FIGURE = Figure("Clustering a stream", tasks, draw, judge)

@@ -23,6 +23,15 @@ ALPHA_B, BATCHES = 0.35, 8
 #: Iterations a batch; 0 stands for as many as it takes.
 ITERATIONS = (1, 2, 5, 10, 25, 50, 100, 0)
 
+#: The marker of as many as it takes: 100 are as good, and both must be seen.
+RING = {
+    "marker": "o",
+    "markersize": 9.0,
+    "markerfacecolor": "none",
+    "markeredgecolor": look.style(len(ITERATIONS) - 1).colour,
+    "markeredgewidth": 1.1,
+}
+
 #: E_5 of the reference, for three of them.
 REFERENCE = {1: 2.8e-2, 10: 2.6e-4, 0: 6.4e-8}
 
@@ -70,13 +79,15 @@ def draw(tables: Tables) -> Any:
         runs = table.where(kind=MINI_AMP, t_max=t)
         if len(runs):
             quartiles = medians(runs, "batch", "mse")[1:]
-            look.bars(ax, alpha, quartiles, style, zorder=3)
-        ax.plot([], [], color=style.colour, ls=dashes[i // 2], marker=style.marker, label=label)
+            look.bars(ax, alpha, quartiles, style, zorder=3, **(RING if t == 0 else {}))
+        ax.plot(
+            [], [], color=style.colour, ls=dashes[i // 2], label=label,
+            marker="o" if t == 0 else style.marker, mfc="none" if t == 0 else style.colour,
+        )  # fmt: skip
     ax.set_xlabel(r"$\alpha$ = rows seen / coefficients")
     ax.set_ylabel("mean squared error")
     ax.set_xlim(0.0, alpha[-1] * 1.02)
-    look.letter(ax, "", rf"$\rho = 0.3$, $\Delta = 10^{{-8}}$, $\alpha_b = {ALPHA_B}$")
-    ax.set_title(ax.get_title(loc="left")[4:], loc="left")
+    ax.set_title(rf"$\rho = 0.3$, $\Delta = 10^{{-8}}$, $\alpha_b = {ALPHA_B}$", loc="left")
     ax.legend(loc="lower left", handlelength=3.2)
     return made
 
@@ -127,7 +138,7 @@ def _follows(table: Table, t: int, scale: Scale) -> Claim:
         "4",
         f"medians follow state evolution, {f't_max = {t}' if t else 'converged'}",
         "symbols on lines",
-        f"{off.mean:.3f} decades on average over {off.points} batches",
+        str(off),
         off.mean < (2.0 * CLOSE_QUICK if scale.quick else CLOSE),
         note=note,
     )

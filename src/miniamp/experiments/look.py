@@ -64,26 +64,33 @@ def bars(ax: Any, x: Array, quartiles: Sequence[Array], look: Style, **kwargs: A
     """Markers at the medians, bars between the quartiles."""
     median, low, high = quartiles
     error = np.clip([median - low, high - median], 0.0, None)
-    ax.errorbar(
-        x,
-        median,
-        yerr=error,
-        linestyle="none",
-        marker=look.marker,
-        color=look.colour,
-        markeredgecolor="white",
-        markeredgewidth=0.4,
-        elinewidth=0.8,
-        **{"markersize": 5.0, **kwargs},
-    )
+    usual = {
+        "linestyle": "none",
+        "marker": look.marker,
+        "color": look.colour,
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.4,
+        "markersize": 5.0,
+        "elinewidth": 0.8,
+    }
+    ax.errorbar(x, median, yerr=error, **(usual | kwargs))
+
+
+def outlined(width: float) -> Any:
+    """Path effects that make a black line of this width visible on dark ground too."""
+    from matplotlib.patheffects import Normal, Stroke
+
+    return [Stroke(linewidth=width + 1.8, foreground="white"), Normal()]
 
 
 def plain_log(ax: Any) -> None:
-    """A logarithmic axis of errors that spans a decade or two, with plain numbers on it."""
+    """Plain numbers on a logarithmic axis that spans a decade or two; call when all is drawn."""
     from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
     ax.set_yscale("log")
-    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    low, high = ax.get_ylim()
+    subs = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0) if high < 10.0 * low else (1.0, 2.0, 5.0)
+    ax.yaxis.set_major_locator(LogLocator(subs=subs))
     ax.yaxis.set_major_formatter(FormatStrFormatter("%g"))
     ax.yaxis.set_minor_formatter(NullFormatter())
 
