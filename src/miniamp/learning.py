@@ -35,6 +35,9 @@ LABELLED = 8.0
 WIDE = 100.0
 #: The inner iteration of a round stops here: hyper-parameters need no more digits than this.
 INNER_ITERATIONS, INNER_CHANGE = 60, 1e-4
+#: An inner iteration that still moves the estimate by such a part of itself at its end has gone
+#: astray, and hyper-parameters fitted to it would follow: AMP on features that are not independent.
+ASTRAY = 0.1
 
 #: Makes evidence of (Phi, y, channel): `evidence.Batch`, `RobustBatch`, `AutoBatch`.
 Solver = Callable[[Any, Any, Channel], DrawnRows]
@@ -155,8 +158,8 @@ class Learn:
         posterior = model.posterior.with_prior(prior)
         step = _solved(posterior, rows)
         number = 1 if memory is None else memory.number + 1
-        if not np.isfinite(step.change):
-            return step._replace(memory=None)
+        if not step.change < ASTRAY and not step.solved:
+            return step._replace(memory=None, change=np.nan)
         learned = self._prior(posterior, rows, step)
         channel = self._channel(model, rows, step)
         change = max(_moved(prior, learned), _moved(rows.channel, channel))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from abc import abstractmethod
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,10 +20,12 @@ from sklearn.utils.validation import (
 
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
-from miniamp.errors import InvalidInput
+from miniamp.errors import IllBatch, InvalidInput
 from miniamp.estimators.batching import cut
+from miniamp.estimators.contradiction import in_words
 from miniamp.estimators.dask_rows import blocks_of, cluster_for, first_rows, swept
 from miniamp.estimators.health import HealthWarning, diagnose, findings
+from miniamp.estimators.judge import judge_weighted
 from miniamp.estimators.knowledge import Judge, Knowledge
 from miniamp.estimators.saved import Saved
 from miniamp.estimators.saving import knowledge_of, labels_of, labels_state, state_of
@@ -130,7 +133,11 @@ class StreamingEstimator(Saved, BaseEstimator):
     def _absorbed(self, known: Knowledge, X: Any, Y: Array, weights: Array | None) -> Knowledge:
         """One batch, with a warning where it shows for the first time that the model is wrong."""
         before = set(known.history[-1]["found"]) if known.history else set()
-        known = known.absorbed(X, Y, self._judge, weights)
+        judge = self._judge if weights is None else partial(judge_weighted, self._judge)
+        try:
+            known = known.absorbed(X, Y, judge, weights)
+        except IllBatch as error:
+            raise in_words(error, X, self.noise) from error
         for finding in findings(known.history):
             if finding.kind not in before:
                 warnings.warn(f"{finding.message} {finding.remedy}", HealthWarning, stacklevel=5)

@@ -17,7 +17,8 @@ def expected(model: Model, info: Info, design: Design, last: dict[str, Any]) -> 
     """State evolution's own account of a batch that AMP has absorbed (Theorem 1), else nothing.
 
     Its only memory is the precision that the typical batches so far have brought, so that it can
-    follow hyper-parameters that are being learned. Rows are brought to entries of variance 1/N by
+    follow hyper-parameters that are being learned; it fades like everything where a stream is told
+    to forget. Rows are brought to entries of variance 1/N by
     dividing z, and with it the noise, by their size.
 
     Parameters
@@ -42,6 +43,7 @@ def expected(model: Model, info: Info, design: Design, last: dict[str, Any]) -> 
     before = last.get("theory_precision", None if last else 0.0)
     if info.solver != "amp" or before is None or not _typical(prior, model):
         return {}
+    before *= last.get("forget", 1.0)
     rows, features = design.shape
     power = features * design.mean_square
     channel = model.channel.replaced(var=model.channel.parameters()["var"] / power)

@@ -157,8 +157,8 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
             Finding(
                 "overconfidence",
                 f"The model is too sure of itself: {what} {surprise:.2g} times what it forecast.",
-                "Give it more memory (memory=), solver='robust' or larger batches; if the stream "
-                "changes with time, forget=0.95.",
+                "If rows come more than once, drop the copies. Else give it more memory (memory=), "
+                "solver='robust' or larger batches; if the stream changes with time, forget=0.95.",
             )
         ]
     if surprise < min(TOO_SMALL, 1.0 - SIGMAS * std) and numbers and not last["noise_learned"]:
@@ -219,7 +219,10 @@ def _drift(recent: list[Entry], before: list[Entry]) -> list[Finding]:
 def _design(history: Sequence[Entry]) -> Iterator[Finding]:
     last = history[-BATCHES:]
     strained = len(last) == BATCHES and all(
-        e["solver"] == "amp" and not 1.0 / STRAINED < e["health"] < STRAINED for e in last
+        e["solver"] == "amp"
+        and not e.get("weighted")
+        and not 1.0 / STRAINED < e["health"] < STRAINED
+        for e in last
     )
     # Where the solver is chosen, a batch that AMP could not take is in good hands already.
     remedy = last[-1]["remedy"] if last and last[-1]["solver_asked"] == "amp" else ""
@@ -246,6 +249,7 @@ def _theory(recent: list[Entry]) -> Iterator[Finding]:
             "theory",
             f"The error of forecasts is {np.median(behind):.2g} times what theory expects for "
             "independent features.",
-            "The prior does not fit the coefficients, or the features are less independent than "
-            "they look: try another prior, or solver='robust' with memory.",
+            "Let batches be iterated to their end (max_iter=). Or the prior does not fit the "
+            "coefficients, or the features are less independent than they look: try another "
+            "prior, or solver='robust' with memory.",
         )

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from miniamp.arrays import Array
-from miniamp.estimators.knowledge import Seen
+from miniamp.estimators.knowledge import Judge, Seen
 
 #: Level of the intervals whose coverage is recorded.
 LEVEL = 0.9
@@ -76,6 +76,14 @@ def judge_labels(Y: Array, seen: list[Seen]) -> dict[str, Any]:
         "coverage": None,
         "calibration": _reliability(probability, truth),
     }
+
+
+def judge_weighted(judge: Judge, Y: Array, seen: list[Seen]) -> dict[str, Any]:
+    """The same scores for rows that count a fraction each.
+
+    Theory, and mean g^2 / mean(-dg), speak of rows that count once: nothing is said of them.
+    """
+    return {**judge(Y, seen), "weighted": True, "theory_error": None}
 
 
 def _quantiles(residual: Array) -> list[int]:
