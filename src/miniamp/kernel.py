@@ -22,6 +22,11 @@ class Kernel(NamedTuple):
     function: Any
     parameters: Array  #: (1, P) where all is shared, (n, P) where something is one a coordinate
 
+    @property
+    def address(self) -> int:
+        """Where the compiled code is, as sweeps take it (`miniamp.instructions`)."""
+        return int(self.function.address)
+
 
 def packed(*columns: ArrayOrFloat) -> Array:
     """Hyper-parameters, each () or (n,), as the columns of one (1, P) or (n, P) matrix.
@@ -44,6 +49,22 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     view = array.view()
     view.setflags(write=False)
     return view
+
+
+def flat(values: ArrayOrFloat) -> Array:
+    """Values as compiled sweeps take them: a contiguous vector of float64, not to be written to.
+
+    A copy only where they are not one yet; a number becomes a vector of one.
+
+    Examples
+    --------
+    >>> flat(2.0)
+    array([2.])
+    """
+    vector = np.asarray(values, dtype=np.float64)
+    if vector.ndim != 1 or not vector.flags.c_contiguous:
+        vector = np.ascontiguousarray(np.atleast_1d(vector))
+    return read_only(vector)
 
 
 def kernel_of(formula: object) -> Kernel | None:

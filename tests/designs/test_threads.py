@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -44,6 +46,26 @@ def test_an_error_in_a_share_reaches_the_caller():
 
     with pytest.raises(ArithmeticError):
         threads.each(work, [slice(0, 1), slice(1, 2)])
+
+
+def test_what_no_thread_has_begun_the_caller_does(monkeypatch):
+    """The only other thread is held up by the second part: the caller does the third and fourth."""
+    pool = ThreadPoolExecutor(1)
+    monkeypatch.setattr(threads, "_pool", lambda: pool)
+    by_caller, last_done = [], threading.Event()
+
+    def work(part):
+        if threading.current_thread() is threading.main_thread():
+            by_caller.append(part.start)
+            if part.start == 2:
+                last_done.set()
+        else:
+            assert last_done.wait(timeout=30.0)
+        return part.start
+
+    parts = [slice(k, k + 1) for k in range(4)]
+    assert threads.each(work, parts) == [0, 1, 2, 3]
+    assert by_caller in ([0, 3, 2], [0, 3, 2, 1])
 
 
 def two_shares() -> list[int]:

@@ -8,6 +8,7 @@ import pytest
 from miniamp import Posterior, evidence, priors
 from miniamp.channels import Gaussian
 from miniamp.kernel import kernel_of
+from miniamp.priors import kernels
 
 EACH = np.linspace(0.1, 0.9, 400)
 PRIORS = [
@@ -46,10 +47,20 @@ def compiled_moments(prior, A, B):
     channel = Gaussian(var=1.0).kernel()
     dense_kernels.online(
         read_only(np.zeros((1, size))), read_only(np.zeros(1)), channel.parameters,
-        channel.function, kernel.parameters, kernel.function, A.copy(), B.copy(), mean, var,
+        channel.address, kernel.parameters, kernel.address, A.copy(), B.copy(), mean, var,
         np.empty(1), np.empty(1),
     )  # fmt: skip
     return mean, var
+
+
+def test_the_exponential_is_right_to_the_last_bit_but_one():
+    """Against extended precision; zero once the result is no longer a normal number."""
+    t = np.concatenate([np.linspace(0.0, 40.0, 40001), np.linspace(40.0, 708.0, 20001)])
+    exact = np.exp(-t.astype(np.longdouble)).astype(np.float64)
+    ours = np.array([kernels.exp_minus(one) for one in t])
+    np.testing.assert_allclose(ours, exact, rtol=2.0 * np.finfo(np.float64).eps)
+    assert [kernels.exp_minus(one) for one in (0.0, 709.0, 1e300, np.inf)] == [1.0, 0.0, 0.0, 0.0]
+    assert np.isnan(kernels.exp_minus(np.nan))
 
 
 def test_a_prior_without_a_kernel_is_served_by_numpy(rng):

@@ -39,7 +39,7 @@ class Averaged(Design):
         self.shape = self.inner.shape
 
     def sandwich(self, x: Array, v: Array, y: Array, channel: Channel, memory: Any) -> Sweep:
-        V = np.asarray(self.mean_square * np.sum(v))
+        V = np.asarray(self.mean_square * v.sum())
         sweep = self.inner.sandwich(x, V, y, channel, memory)
         return sweep._replace(curvature=np.asarray(self.mean_square * sweep.curvature))
 

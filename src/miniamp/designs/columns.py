@@ -49,7 +49,7 @@ class HeldColumns(Columns):
         kernel = kernel_of(prior)
         if kernel is not None:
             self._kernels.descend(
-                *self._arrays(), self.power, kernel.parameters, kernel.function,
+                *self._arrays(), self.power, kernel.parameters, kernel.address,
                 belief.A, belief.B, noise, A, B, mean, var, residual,
             )  # fmt: skip
             return A, B

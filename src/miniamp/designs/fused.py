@@ -12,9 +12,14 @@ from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs.base import Sweep
-from miniamp.designs.dense import IN_CACHE, Dense
+from miniamp.designs.dense import Dense
 from miniamp.designs.swept import Swept
 from miniamp.kernel import read_only
+
+#: A matrix of at most this many bytes stays in the second level of the cache of one core, where two
+#: products of BLAS beat a sweep: measured at 0.8 MB 45 us against 60, at 1.4 MB 98 against 97, at
+#: 3 MB 231 against 180, at 19 MB 2460 against 1340 (one thread; with two the same order).
+IN_CACHE = 1 << 20
 
 
 class Fused(Swept, Dense):
@@ -44,7 +49,6 @@ class Fused(Swept, Dense):
             )
 
     def sandwich(self, x: Array, v: Array, y: Array, channel: Channel, memory: Any) -> Sweep:
-        # Two products of BLAS beat one pass of ours as long as the second finds Phi in the cache.
         if np.ndim(v) == 0 and self.nbytes <= IN_CACHE and self.Phi.dtype == np.float64:
             return self._two_products(x, v, y, channel, memory)
         return Swept.sandwich(self, x, v, y, channel, memory)

@@ -6,19 +6,18 @@ the stored entries and `entries` their values, of the whole matrix.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from miniamp.arrays import Array
-from miniamp.compiled import compiled
+from miniamp.compiled import compiled_in_order
+from miniamp.instructions import fill_moments, fill_output
 
 #: Rows that go forth together before they come back: their entries stay in the cache.
 _GROUP = 32
 
 
-@compiled
+@compiled_in_order
 def forth(
     entries: NDArray[np.floating],
     places: NDArray[np.uint32],
@@ -34,7 +33,7 @@ def forth(
         omega[m] = a
 
 
-@compiled
+@compiled_in_order
 def back(
     entries: NDArray[np.floating],
     places: NDArray[np.uint32],
@@ -48,7 +47,7 @@ def back(
             pull[places[k]] += g[m] * entries[k]
 
 
-@compiled
+@compiled_in_order
 def forth_squares(
     entries: NDArray[np.floating],
     places: NDArray[np.uint32],
@@ -68,7 +67,7 @@ def forth_squares(
         omega[m], V[m] = a, b
 
 
-@compiled
+@compiled_in_order
 def back_squares(
     entries: NDArray[np.floating],
     places: NDArray[np.uint32],
@@ -86,58 +85,103 @@ def back_squares(
             curvature[i] += answer[m] * q * q
 
 
-@compiled
+@compiled_in_order
+def forth_pairs(
+    entries: NDArray[np.floating],
+    places: NDArray[np.uint32],
+    ends: NDArray[np.uint32],
+    pairs: Array,
+    omega: Array,
+    V: Array,
+) -> None:
+    """omega = Phi x and V = Phi^2 v, where x and v are the columns of `pairs`."""
+    for m in range(len(ends) - 1):
+        a = b = 0.0
+        for k in range(ends[m], ends[m + 1]):
+            q, i = np.float64(entries[k]), places[k]
+            a += q * pairs[i, 0]
+            b += q * (q * pairs[i, 1])
+        omega[m], V[m] = a, b
+
+
+@compiled_in_order
+def back_pairs(
+    entries: NDArray[np.floating],
+    places: NDArray[np.uint32],
+    ends: NDArray[np.uint32],
+    g: Array,
+    answer: Array,
+    sums: Array,
+) -> None:
+    """Phi' g and (Phi^2)' answer, added to the columns of `sums`."""
+    for m in range(len(ends) - 1):
+        for k in range(ends[m], ends[m + 1]):
+            q, i = np.float64(entries[k]), places[k]
+            sums[i, 0] += g[m] * q
+            sums[i, 1] += answer[m] * q * q
+
+
+@compiled_in_order
 def sweep(
     entries: NDArray[np.floating],
     places: NDArray[np.uint32],
     ends: NDArray[np.uint32],
     x: Array,
     v: Array,
-    squares: bool,
     y: Array,
     memory: Array,
+    squares: bool,
     parameters: Array,
-    output: Any,
+    output: int,
     g: Array,
     answer: Array,
     pull: Array,
     curvature: Array,
 ) -> None:
-    """The whole of a sandwich, as in the dense kernel of this name."""
+    """The whole of a sandwich, as in the dense kernel of this name.
+
+    What belongs to one column lies side by side, so that an entry is looked up once for both of its
+    sums: vector variances then take little longer than scalar ones.
+    """
     omega, V = np.empty(_GROUP), np.empty(_GROUP)
-    if not squares:
+    pairs, sums = np.empty((len(v), 2)), np.zeros((len(curvature), 2))
+    if squares:
+        pairs[:, 0], pairs[:, 1] = x, v
+    else:
         V[:] = v[0]
     for start in range(0, len(y), _GROUP):
         stop = min(start + _GROUP, len(y))
         own_ends, n = ends[start : stop + 1], stop - start
         if squares:
-            forth_squares(entries, places, own_ends, x, v, omega, V)
+            forth_pairs(entries, places, own_ends, pairs, omega, V)
         else:
             forth(entries, places, own_ends, x, omega)
         for k in range(n):
             omega[k] -= V[k] * memory[start + k]
         own = parameters if len(parameters) == 1 else parameters[start:stop]
-        output(y[start:stop], omega[:n], V[:n], own, g[start:stop], answer[start:stop])
+        fill_output(output, y[start:stop], omega[:n], V[:n], own, g[start:stop], answer[start:stop])
         if squares:
-            back_squares(
-                entries, places, own_ends, g[start:stop], answer[start:stop], pull, curvature
-            )
+            back_pairs(entries, places, own_ends, g[start:stop], answer[start:stop], sums)
         else:
             back(entries, places, own_ends, g[start:stop], pull)
             for k in range(n):
                 curvature[0] += answer[start + k]
+    if squares:
+        for i in range(len(pull)):
+            pull[i] += sums[i, 0]
+            curvature[i] += sums[i, 1]
 
 
-@compiled
+@compiled_in_order
 def online(
     entries: NDArray[np.floating],
     places: NDArray[np.uint32],
     ends: NDArray[np.uint32],
     y: Array,
     numbers: Array,
-    output: Any,
+    output: int,
     parameters: Array,
-    moments: Any,
+    moments: int,
     A: Array,
     B: Array,
     x: Array,
@@ -159,7 +203,7 @@ def online(
         here, n = slice(m, m + 1), ends[m + 1] - ends[m]
         forth_squares(entries, places, ends[m : m + 2], x, v, omega, V)
         own = numbers if len(numbers) == 1 else numbers[here]
-        output(y[here], omega, V, own, g[here], answer[here])
+        fill_output(output, y[here], omega, V, own, g[here], answer[here])
         for k in range(n):
             q, i = np.float64(entries[ends[m] + k]), places[ends[m] + k]
             a = answer[m] * q * q
@@ -169,20 +213,20 @@ def online(
             if len(parameters) > 1:
                 some_parameters[k] = parameters[i]
         theirs = some_parameters if len(parameters) == 1 else some_parameters[:n]
-        moments(some_A[:n], some_B[:n], theirs, mean[:n], var[:n])
+        fill_moments(moments, some_A[:n], some_B[:n], theirs, mean[:n], var[:n])
         for k in range(n):
             i = places[ends[m] + k]
             x[i], v[i] = mean[k], var[k]
 
 
-@compiled
+@compiled_in_order
 def descend(
     entries: NDArray[np.floating],
     places: NDArray[np.uint32],
     ends: NDArray[np.uint32],
     power: Array,
     parameters: Array,
-    moments: Any,
+    moments: int,
     prior_A: Array,
     prior_B: Array,
     noise: float,
@@ -202,7 +246,7 @@ def descend(
         B[i] = along / noise + A[i] * x[i]
         total_A[0], total_B[0] = prior_A[i] + A[i], prior_B[i] + B[i]
         own = parameters if len(parameters) == 1 else parameters[i : i + 1]
-        moments(total_A, total_B, own, mean, var)
+        fill_moments(moments, total_A, total_B, own, mean, var)
         step = mean[0] - x[i]
         for k in range(ends[i], ends[i + 1]):
             residual[places[k]] -= step * entries[k]

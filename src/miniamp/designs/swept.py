@@ -14,7 +14,7 @@ from miniamp.channels.base import Channel
 from miniamp.designs import threads
 from miniamp.designs.base import Design, Sweep, row_blocks
 from miniamp.designs.online import Answers, Running
-from miniamp.kernel import kernel_of, read_only
+from miniamp.kernel import flat, kernel_of
 from miniamp.posterior import Prior
 
 
@@ -42,46 +42,49 @@ class Swept(Design):
 
     def sandwich(self, x: Array, v: Array, y: Array, channel: Channel, memory: Any) -> Sweep:
         rows = self.shape[0]
-        squares, x, v, y = np.ndim(v) == 1, _flat(x), _flat(v), _flat(y)
-        before = _flat(np.zeros(rows) if memory is None else memory)
+        squares, x, v, y = np.ndim(v) == 1, flat(x), flat(v), flat(y)
+        before = flat(np.zeros(rows) if memory is None else memory)
         self._check(columns=(x, v) if squares else (x,), rows=(y, before))
         g, answer = np.empty(rows), np.empty(rows)
+        kernel = channel.kernel()
 
         def share(part: slice) -> tuple[Array, Array]:
-            inputs = (x, v, y[part], channel.at(part), before[part])
-            return self._sweep(part, squares, *inputs, g[part], answer[part])
+            pull, curvature = np.zeros(self.shape[1]), np.zeros(len(v))
+            inputs, outputs = (x, v, y[part], before[part]), (g[part], answer[part])
+            if kernel is None:
+                self._by_blocks(part, squares, inputs, channel.at(part), outputs, pull, curvature)
+            else:
+                numbers = (
+                    kernel.parameters if len(kernel.parameters) == 1 else kernel.parameters[part]
+                )
+                self._kernels.sweep(
+                    *self._rows(part), *inputs, squares, numbers, kernel.address, *outputs, pull,
+                    curvature,
+                )  # fmt: skip
+            return pull, curvature
 
         sums = threads.each(share, threads.shares(rows, self.nbytes))
         pull, curvature = sums[0]
         for more_pull, more_curvature in sums[1:]:
             pull += more_pull
             curvature += more_curvature
-        mean_square = float(np.vdot(g, g)) / rows
+        total = float(answer.sum()) if squares else float(curvature[0])
         curvature = curvature if squares else curvature[0]
-        return Sweep(pull, curvature, g, mean_square, float(np.mean(answer)))
+        return Sweep(pull, curvature, g, float(np.vdot(g, g)) / rows, total / rows)
 
-    def _sweep(
+    def _by_blocks(
         self,
         part: slice,
         squares: bool,
-        x: Array,
-        v: Array,
-        y: Array,
+        inputs: tuple[Array, Array, Array, Array],
         channel: Channel,
-        before: Array,
-        g: Array,
-        answer: Array,
-    ) -> tuple[Array, Array]:
-        """Phi' g and (Phi^2)' (-dg) of some rows; `g` and `answer` are filled."""
-        pull, curvature = np.zeros(self.shape[1]), np.zeros(len(v))
-        kernel = channel.kernel()
-        if kernel is not None:
-            formula, numbers = kernel
-            self._kernels.sweep(
-                *self._rows(part), x, v, squares, y, before, numbers, formula, g, answer, pull,
-                curvature,
-            )  # fmt: skip
-            return pull, curvature
+        outputs: tuple[Array, Array],
+        pull: Array,
+        curvature: Array,
+    ) -> None:
+        """What the kernel `sweep` does, with a channel that has none of its own."""
+        x, v, y, before = inputs
+        g, answer = outputs
         for block in self._blocks(len(y)):
             where = slice(part.start + block.start, part.start + block.stop)
             rows, size = self._rows(where), block.stop - block.start
@@ -97,7 +100,6 @@ class Swept(Design):
             else:
                 self._kernels.back(*rows, g[block], pull)
                 curvature += answer[block].sum()
-        return pull, curvature
 
     def online(
         self, running: Running, y: Array, channel: Channel, prior: Prior, answers: Answers
@@ -107,8 +109,8 @@ class Swept(Design):
             return super().online(running, y, channel, prior, answers)
         rows = self._rows(slice(0, self.shape[0]))
         self._kernels.online(
-            *rows, _flat(y), output.parameters, output.function,
-            moments.parameters, moments.function, *running, *answers,
+            *rows, flat(y), output.parameters, output.address,
+            moments.parameters, moments.address, *running, *answers,
         )  # fmt: skip
         return None
 
@@ -127,7 +129,7 @@ class Swept(Design):
 
     def forecast(self, x: Array, v: Array) -> tuple[Array, Array]:
         mean, var = np.empty(self.shape[0]), np.empty(self.shape[0])
-        x, v = _flat(x), _flat(v)
+        x, v = flat(x), flat(v)
         self._check(columns=(x, v), rows=())
 
         def share(part: slice) -> None:
@@ -135,8 +137,3 @@ class Swept(Design):
 
         threads.each(share, threads.shares(self.shape[0], self.nbytes))
         return mean, var
-
-
-def _flat(values: Array) -> Array:
-    """A contiguous vector, as the kernels take it; a copy only where it is not one yet."""
-    return read_only(np.ascontiguousarray(np.atleast_1d(values), dtype=np.float64))

@@ -65,9 +65,19 @@ def shares(rows: int, size: int) -> list[slice]:
 
 
 def each(work: Callable[[slice], Result], parts: list[slice]) -> list[Result]:
-    """`work` of every part, at the same time; the first in the calling thread."""
-    waiting = [_pool().submit(work, part) for part in parts[1:]]
-    return [work(parts[0]), *(future.result() for future in waiting)]
+    """`work` of every part, at the same time; the first in the calling thread.
+
+    On a busy machine a thread may be long in coming: parts that none has begun when the caller is
+    done with its own, the caller does too. Who does a part makes no difference to its result.
+    """
+    if len(parts) == 1:
+        return [work(parts[0])]
+    futures = [_pool().submit(work, part) for part in parts[1:]]
+    first, late = work(parts[0]), {}
+    for future, part in zip(reversed(futures), reversed(parts[1:]), strict=True):
+        if future.cancel():
+            late[future] = work(part)
+    return [first, *(late[f] if f in late else f.result() for f in futures)]
 
 
 @cache
