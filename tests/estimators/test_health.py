@@ -1,5 +1,6 @@
 """Health: silent on sound streams, plain words on others."""
 
+import re
 import warnings
 
 import numpy as np
@@ -7,6 +8,8 @@ import pytest
 
 pytest.importorskip("sklearn")
 
+from miniamp import priors
+from miniamp.errors import IllBatch
 from miniamp.estimators import HealthWarning, MiniAMPClassifier, MiniAMPRegressor
 
 
@@ -93,8 +96,148 @@ def test_drift(make):
     assert min(batch for batch, _ in model.health_.past) >= 12
 
 
-def test_a_design_that_amp_cannot_take():
+@pytest.mark.parametrize("make", [MiniAMPRegressor, MiniAMPClassifier])
+@pytest.mark.parametrize("seed", [0, 5001, 5002, 5003])
+def test_a_design_that_amp_cannot_take(make, seed):
+    """Neighbouring features correlated by 0.9: told with the first batch, and learned all the same.
+
+    AMP goes astray there, and hyper-parameters that followed it would end at 1e60.
+    """
     with pytest.warns(HealthWarning, match="AMP cannot take these rows"):
-        model = stream(MiniAMPRegressor(solver="amp"), "correlated", 120)
-    assert kinds(model) == {"design"}
+        model = stream(make(solver="amp"), "correlated", 120, batches=6, seed=seed)
+    assert model.health_.past[0] == (0, "design")
     assert "solver='auto'" in str(model.health_)
+    assert model.history_[-1]["prior_var"] < 10.0
+    assert model.history_[-1]["error"] < (0.3 if make is MiniAMPClassifier else 0.9)
+
+
+@pytest.mark.parametrize("seed", [5001, 5002, 5003])
+@pytest.mark.parametrize("factor", [0.2, 5.0])
+def test_a_misjudged_noise_of_any_seed(factor, seed):
+    """Noise 0.3, said to be five times smaller or larger."""
+    with pytest.warns(HealthWarning, match="The noise is (larger|smaller) than noise="):
+        model = stream(MiniAMPRegressor(noise=0.3 * factor), seed=seed)
+    assert kinds(model) == {"noise"}
+    said = float(re.search(r"or about ([\d.]*\d)", str(model.health_))[1])
+    assert 0.2 < said < 0.45  # of 400 squared residuals: 7 % of chance
+
+
+@pytest.mark.parametrize("make", [MiniAMPRegressor, MiniAMPClassifier])
+@pytest.mark.parametrize("seed", [5001, 5002, 5003])
+def test_drift_of_any_seed(make, seed):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HealthWarning)
+        model = stream(make(), batches=22, change=12, seed=seed)
+    assert model.health_.past[0][1] == "drift"
+    assert model.health_.past[0][0] >= 12
+
+
+def copied(make, seed, features=100, rows=200, copies=5, batches=10):
+    """A stream that brings every row several times, each counted as if it were news."""
+    rng = np.random.default_rng(seed)
+    coef = rng.normal(size=features) / np.sqrt(features)
+    model = make()
+    for _ in range(batches):
+        X = np.repeat(rng.normal(size=(rows // copies, features)), copies, axis=0)
+        z = X @ coef + np.repeat(rng.normal(size=rows // copies), copies)
+        model.partial_fit(X, z > 0.0, classes=[False, True])
+    return model
+
+
+@pytest.mark.parametrize("seed", [5001, 5002, 5003])
+def test_overconfidence(seed):
+    """Forty rows, five times each, are taken for two hundred: probabilities are far too sure."""
+    with pytest.warns(HealthWarning, match="The model is too sure of itself: the Brier score is"):
+        model = copied(MiniAMPClassifier, seed)
+    assert kinds(model) == {"overconfidence"}
+    assert "drop the copies" in str(model.health_)
+
+
+@pytest.mark.parametrize("seed", [5001, 5002, 5003])
+def test_theory(seed):
+    """Batches cut short after one iteration: honest error bars, but far behind what AMP can do."""
+    rng = np.random.default_rng(seed)
+    coef = rng.normal(size=200) / np.sqrt(200.0)
+    model = MiniAMPRegressor(
+        priors.Gaussian(var=1.0 / 200.0), noise=0.01, max_iter=1, memory=0, solver="amp"
+    )
+
+    def learn():
+        for _ in range(8):
+            X = rng.normal(size=(140, 200))
+            model.partial_fit(X, X @ coef + 0.1 * rng.normal(size=140))
+
+    with pytest.warns(HealthWarning, match="times what theory expects for independent features"):
+        learn()
+    assert kinds(model) == {"theory"}
+    assert "max_iter=" in str(model.health_)
+
+
+def test_theory_forgets_like_the_stream():
+    """N = 200, 40 batches of 20 rows of which 0.8 is forgotten each time: nothing to complain of.
+
+    A theory that never forgot would say a tenth of the error there is by then.
+    """
+    rng = np.random.default_rng(5001)
+    coef = rng.normal(size=200) / np.sqrt(200.0)
+    model = MiniAMPRegressor(priors.Gaussian(var=1.0 / 200.0), noise=0.01, forget=0.8, memory=0)
+    for _ in range(40):
+        X = rng.normal(size=(20, 200))
+        model.partial_fit(X, X @ coef + 0.1 * rng.normal(size=20))
+    assert not kinds(model)
+    told = [e["error"] / e["theory_error"] for e in model.history_[-20:]]
+    assert 0.4 < np.mean(told) < 1.6
+
+
+def test_rows_that_count_a_fraction_are_no_sign_of_a_bad_design():
+    rng = np.random.default_rng(5001)
+    coef = rng.normal(size=200) / np.sqrt(200.0)
+    model = MiniAMPRegressor(memory=0)
+    for _ in range(12):
+        X = rng.normal(size=(100, 200))
+        y = X @ coef + 0.5 * rng.normal(size=100)
+        model.partial_fit(X, y, sample_weight=np.full(100, 0.05))
+    assert {e["solver"] for e in model.history_} >= {"amp"}
+    assert not kinds(model)
+
+
+def test_a_refused_batch_names_copied_rows():
+    """Every row twice makes the noise look like nothing, until the next rows contradict that."""
+    rng = np.random.default_rng(101)
+    coef = rng.normal(size=100) / 10.0
+    model = MiniAMPRegressor()
+
+    def learn():
+        for _ in range(10):
+            X = rng.normal(size=(40, 100))
+            y = X @ coef + 0.5 * rng.normal(size=40)
+            model.partial_fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
+
+    with pytest.raises(IllBatch, match="40 of the rows are copies of others: drop those"):
+        learn()
+
+
+def healthy(seed, batches=12):
+    """Kinds of alarm on sound streams of one seed: designs and sizes in turn."""
+    design = ("independent", "correlated", "means")[seed % 3]
+    features = (20, 120)[seed % 2]
+    found = {}
+    for make in (MiniAMPRegressor, MiniAMPClassifier):
+        # Features with a mean make nearly all labels the same: a stream of its own kind.
+        kind = "independent" if make is MiniAMPClassifier and design == "means" else design
+        found[make.__name__] = kinds(stream(make(), kind, features, seed=seed, batches=batches))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5100, 5124))
+def test_no_false_alarm_on_fresh_seeds(seed):
+    """Seeds that no threshold was set on; 12 batches of 80 rows, 20 or 120 features."""
+    assert healthy(seed) == {"MiniAMPRegressor": set(), "MiniAMPClassifier": set()}
+
+
+@pytest.mark.slow
+def test_false_alarms_are_rare():
+    """80 more seeds, 160 streams of 20 batches: at most one of them may raise an alarm."""
+    alarms = [(seed, name) for seed in range(5200, 5280) for name, found in
+              healthy(seed, batches=20).items() if found]  # fmt: skip
+    assert len(alarms) <= 1, alarms

@@ -19,6 +19,10 @@ LEARNED_ROWS = 64
 #: Squared residuals (Brier scores) this many times as large as forecast, and this many standard
 #: deviations beyond chance, are no accident; nor are residuals so much smaller.
 TOO_LARGE, TOO_SMALL, SIGMAS = 1.5, 0.5, 5.0
+#: The same for a model that learns its noise, or has none to learn. While there are few rows a
+#: feature its hyper-parameters are uncertain, of which its error bars know nothing: sound streams
+#: reach 1.6.
+TOO_SURE = 2.0
 #: An error that has grown by this factor, beyond chance, is a change in the stream.
 GROWN = 1.5
 #: An error this many times as large as the theory's, in every batch of the window.
@@ -142,8 +146,10 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
     last = recent[-1]
     numbers = last["task"] == "regression"
     noise = last.get("noise_var", 0.0)
-    if surprise > max(TOO_LARGE, 1.0 + SIGMAS * std) and all(e["surprise"] > 1.0 for e in recent):
-        if numbers and not last["noise_learned"]:
+    given = numbers and not last["noise_learned"]
+    limit = max(TOO_LARGE if given else TOO_SURE, 1.0 + SIGMAS * std)
+    if surprise > limit and all(e["surprise"] > 1.0 for e in recent):
+        if given:
             return [
                 Finding(
                     "noise",
@@ -161,7 +167,7 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
                 "solver='robust' or larger batches; if the stream changes with time, forget=0.95.",
             )
         ]
-    if surprise < min(TOO_SMALL, 1.0 - SIGMAS * std) and numbers and not last["noise_learned"]:
+    if surprise < min(TOO_SMALL, 1.0 - SIGMAS * std) and given:
         return [
             Finding(
                 "noise",
@@ -218,12 +224,7 @@ def _drift(recent: list[Entry], before: list[Entry]) -> list[Finding]:
 
 def _design(history: Sequence[Entry]) -> Iterator[Finding]:
     last = history[-BATCHES:]
-    strained = len(last) == BATCHES and all(
-        e["solver"] == "amp"
-        and not e.get("weighted")
-        and not 1.0 / STRAINED < e["health"] < STRAINED
-        for e in last
-    )
+    strained = len(last) == BATCHES and all(map(_strained, last))
     # Where the solver is chosen, a batch that AMP could not take is in good hands already.
     remedy = last[-1]["remedy"] if last and last[-1]["solver_asked"] == "amp" else ""
     if remedy or strained:
@@ -237,6 +238,16 @@ def _design(history: Sequence[Entry]) -> Iterator[Finding]:
             f"AMP cannot take these rows: {why}, as happens where features depend on each other.",
             "Use solver='auto' or 'robust', with memory='auto'.",
         )
+
+
+def _strained(entry: Entry) -> bool:
+    """Whether mean g^2 / mean(-dg) is far from 1 where it should not be.
+
+    Labels that are as good as certain make it small, and so do rows that count a fraction.
+    """
+    low = 1.0 / STRAINED if entry.get("task") == "regression" else 0.0
+    sound = low < entry["health"] < STRAINED
+    return entry["solver"] == "amp" and not entry.get("weighted") and not sound
 
 
 def _theory(recent: list[Entry]) -> Iterator[Finding]:
