@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -27,6 +28,13 @@ UNSETTLED = 3.0
 #: has a residual far outside its error bars (seen: 64 for a sparse row under a Laplace prior).
 HEAVY = 30.0
 
+#: Changes that shrink by less than this from iteration to iteration may be those of a plateau: near
+#: a threshold they shrink ever more slowly before they grow again.
+STEADY = 0.9
+
+#: So many ratios in a row must be steady.
+WATCHED = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Stop:
@@ -40,19 +48,41 @@ class Stop:
     tol : float
         Stop when the mean absolute change of the estimate, relative to the signal's scale, is
         below.
+    slack : float
+        Also stop when all that further iterations could change is below this many posterior
+        standard deviations: at 0.1 the squared error that is left over is a hundredth of the
+        error that is there anyway. What is left is judged by how the changes shrink, and only
+        where they shrink steadily (`STEADY`), so that a plateau that is still to be left is not
+        taken for the end. 0, the default, is the paper's rule, `tol` alone.
 
     Examples
     --------
     >>> Stop(max_iter=1)
-    Stop(max_iter=1, tol=1e-08)
+    Stop(max_iter=1, tol=1e-08, slack=0.0)
     """
 
     max_iter: int = 500
     tol: float = 1e-8
+    slack: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "max_iter", checks.count("max_iter", self.max_iter))
         object.__setattr__(self, "tol", checks.number("tol", self.tol, least=0.0))
+        object.__setattr__(self, "slack", checks.number("slack", self.slack, least=0.0))
+
+    def met(self, trace: Sequence[float], uncertainty: float) -> bool:
+        """Whether these changes, the last one latest, are small enough to stop.
+
+        Changes that shrink by a factor r leave r/(1 - r) times the last one to go. `uncertainty` is
+        the posterior standard deviation on the scale of the changes; 0 where it is not known.
+        """
+        if trace[-1] < self.tol:
+            return True
+        if not uncertainty * self.slack > 0.0 or len(trace) <= WATCHED:
+            return False
+        last = trace[-WATCHED - 1 :]
+        rate = max(new / old for old, new in pairwise(last))
+        return rate < STEADY and last[-1] * rate < (1.0 - rate) * self.slack * uncertainty
 
 
 class Step(NamedTuple):
@@ -67,6 +97,7 @@ class Step(NamedTuple):
     ended: bool = False  #: not solved, but further iterations would only wander about the solution
     solver: str = ""  #: which solver is at work
     reason: str = ""  #: and, where it was chosen, why
+    uncertainty: float = 0.0  #: posterior standard deviation, on the scale of `change`
 
 
 Belief = TypeVar("Belief")
@@ -261,7 +292,7 @@ def _iterate(
             step = evidence.refine(belief, estimate, memory)
         estimate, memory = step.estimate, step.memory
         trace.append(step.change)
-        converged = bool(step.change < stop.tol or step.solved)
+        converged = bool(step.solved or stop.met(trace, step.uncertainty))
         if step.ended or not np.isfinite(step.change):
             break
     info = Info(

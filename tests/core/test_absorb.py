@@ -230,3 +230,39 @@ def test_a_change_that_is_not_finite_stops_at_once_and_is_ill():
     with pytest.raises(errors.IllBatch) as caught:
         absorb((), Scripted([1.0], change=np.nan))
     assert caught.value.iteration == 2
+
+
+def test_slack_stops_where_the_changes_that_are_left_are_small():
+    """Changes that halve leave as much to go as the last one was."""
+    halving = [0.5**t for t in range(30)]
+    met = [t for t in range(1, 30) if Stop(slack=0.01).met(halving[:t], uncertainty=0.1)]
+    assert met[0] == 11  # 2^-10 is the first below 0.001
+    assert met == list(range(11, 30))
+    assert not Stop().met(halving[:26], uncertainty=0.1)
+    assert not Stop(slack=0.01).met(halving[:20], uncertainty=0.0)
+
+
+def test_slack_does_not_take_a_plateau_for_the_end():
+    """Near a threshold the error e moves like de/dt = -(e - 1)^2 - 1e-4: slowly, then away."""
+    error, changes = 2.0, []
+    while error > 0.5:
+        changes.append((error - 1.0) ** 2 + 1e-4)
+        error -= changes[-1]
+    assert min(changes) < 1.1e-4
+    assert not any(Stop(slack=0.01).met(changes[:t], 1.0) for t in range(1, len(changes)))
+
+
+@pytest.mark.parametrize(("noise", "alpha"), [(1e-2, 0.5), (1e-8, 0.6)])
+def test_slack_saves_iterations_and_not_accuracy(noise, alpha, rng):
+    """N=1000; the error may differ by (0.01 + its share of chance), taken as 3 %."""
+    size, channel = 1000, channels.Gaussian(var=noise)
+    x = PRIOR.sample(rng, size)
+    Phi = rng.normal(size=(int(alpha * size), size)) / np.sqrt(size)
+    batch = evidence.Batch(designs.Averaged(Phi), channel.sample(rng, Phi @ x), channel)
+    start = Posterior(PRIOR, size)
+    (long, far), (short, soon) = absorb(start, batch), absorb(start, batch, Stop(slack=0.01))
+    assert soon.converged
+    assert soon.iterations < 0.85 * far.iterations
+    np.testing.assert_array_equal(soon.trace, far.trace[: soon.iterations])  # the same iterates
+    errors = [np.mean(np.square(one.mean - x)) for one in (long, short)]
+    assert errors[1] == pytest.approx(errors[0], rel=0.03)

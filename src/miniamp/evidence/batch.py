@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -94,6 +95,7 @@ class Batch(DrawnRows):
             change=change,
             health=health(sweep.mean_square, sweep.mean_curvature),
             solved=certain and self._agrees(new, sweep.memory),
+            uncertainty=math.sqrt(spread / power) if power > 0.0 <= spread else 0.0,
         )
         return step._replace(memory=Past(sweep, step))
 
