@@ -64,3 +64,27 @@ def test_what_is_no_number_is_named_and_changes_nothing(value):
     with pytest.raises(InvalidInput, match=r"x\['a'\]"):
         model.learn_one({"a": value}, 1.0)
     assert model.predict_one({"a": 1.0}) == 0.0
+
+
+def test_a_frame_with_a_bad_row_changes_nothing():
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame({"a": [float(k) for k in range(40)], "b": 1.0})
+    model = RiverRegressor(batch_size=8)
+    model.learn_many(X, X["a"])
+    before = dict(model.__dict__)
+    with pytest.raises(InvalidInput, match=r"x\['a'\]"):
+        model.learn_many(X.assign(a=[*range(39), float("nan")]), X["a"])
+    with pytest.raises(InvalidInput, match="y: got 39 values, expected 40"):
+        model.learn_many(X, X["a"][:39])
+    assert model.__dict__ == before
+
+
+def test_an_error_within_a_batch_leaves_classes_and_rows_as_they_were(monkeypatch):
+    model = RiverClassifier(batch_size=4)
+    for k in range(11):
+        model.learn_one({"a": float(k)}, k % 2)
+    before = dict(model.__dict__)
+    monkeypatch.setattr(type(model._known), "absorbed", None)
+    with pytest.raises(TypeError):
+        model.learn_one({"a": 3.0, "b": 1.0}, "new")
+    assert model.__dict__ == before

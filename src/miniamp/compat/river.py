@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from miniamp.estimators import HealthWarning, MiniAMPClassifier, MiniAMPRegresso
 from miniamp.estimators.growth import with_classes, with_features
 from miniamp.estimators.judge import class_probabilities, judge_labels, judge_numbers
 from miniamp.estimators.knowledge import Judge, Knowledge
+from miniamp.estimators.saved import all_or_nothing
 from miniamp.estimators.settings import Settings
 
 try:
@@ -30,7 +32,7 @@ except ImportError as error:
     ) from error
 
 
-class _Gathering:
+class _Gathering(ABC):
     """What both adapters share: rows that wait, names of features, and the knowledge so far."""
 
     def __init__(self, prior: str, batch_size: int, memory: int | str, forget: float) -> None:
@@ -42,27 +44,35 @@ class _Gathering:
         self._waiting: list[tuple[dict[Any, float], Any]] = []
         self._known: Knowledge | None = None
 
+    @abstractmethod
     def _settings(self) -> Settings:
-        raise NotImplementedError
+        """The settings of the estimator."""
 
+    @abstractmethod
     def _targets(self, labels: list[Any]) -> Array:
-        raise NotImplementedError
+        """Targets (M, K) as the channel takes them."""
 
     @property
+    @abstractmethod
     def _judge(self) -> Judge:
-        raise NotImplementedError
+        """What scores the forecasts of a batch."""
 
-    def _add(self, x: dict[Any, Any], y: Any) -> None:
-        self._waiting = [*self._waiting, (_numbers(x), y)]
-        if len(self._waiting) >= self.batch_size:
-            rows, labels = zip(*self._waiting, strict=True)
-            self._waiting = []
-            self._absorb(list(rows), list(labels))
+    def _add(self, x: dict[Any, float], y: Any) -> None:
+        with all_or_nothing(self):
+            self._waiting = [*self._waiting, (x, y)]
+            if len(self._waiting) >= self.batch_size:
+                rows, labels = zip(*self._waiting, strict=True)
+                self._waiting = []
+                self._absorb(list(rows), list(labels))
 
     def _add_many(self, X: Any, y: Any) -> None:
-        columns = list(X.columns)
-        for row, label in zip(X.to_numpy().tolist(), list(y), strict=True):
-            self._add(dict(zip(columns, row, strict=True)), label)
+        columns, labels = list(X.columns), list(y)
+        table = [_numbers(dict(zip(columns, row, strict=True))) for row in X.to_numpy().tolist()]
+        if len(labels) != len(table):
+            raise checks.refuse("y", f"{len(labels)} values", f"{len(table)}", "one for each row")
+        with all_or_nothing(self):
+            for row, label in zip(table, labels, strict=True):
+                self._add(row, label)
 
     def _absorb(self, rows: list[dict[Any, float]], labels: list[Any]) -> None:
         new = sorted({name for row in rows for name in row} - self._names.keys(), key=str)
@@ -136,7 +146,7 @@ class RiverRegressor(_Gathering, base.MiniBatchRegressor):
 
     def learn_one(self, x: dict[Any, Any], y: float) -> None:
         """Learn from one row."""
-        self._add(x, _number("y", y))
+        self._add(_numbers(x), _number("y", y))
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Learn from the rows of a frame, as by `learn_one` one after the other."""
@@ -173,6 +183,11 @@ class RiverRegressor(_Gathering, base.MiniBatchRegressor):
 
 class RiverClassifier(_Gathering, base.MiniBatchClassifier):
     """`MiniAMPClassifier` for river; classes may come up at any time.
+
+    What is known of a class begins with the first batch that has it. That the rows before were not
+    of it is not counted, as they are gone; its own first batches make up for that (a belief that
+    began with them counted as rows at the features' centre gave the same log-loss to one part in a
+    hundred, over the second and the third batch after a class came).
 
     Parameters
     ----------
@@ -211,7 +226,7 @@ class RiverClassifier(_Gathering, base.MiniBatchClassifier):
 
     def learn_one(self, x: dict[Any, Any], y: Any) -> None:
         """Learn from one row."""
-        self._add(x, y)
+        self._add(_numbers(x), y)
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Learn from the rows of a frame, as by `learn_one` one after the other."""

@@ -5,11 +5,23 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Self
 
 from miniamp import streams
 from miniamp.errors import InvalidInput
+
+
+@contextmanager
+def all_or_nothing(estimator: object) -> Iterator[None]:
+    """While entered, an error of any kind leaves the estimator as it was before."""
+    before = estimator.__dict__.copy()
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise
 
 
 class Saved(ABC):
@@ -59,16 +71,8 @@ class Saved(ABC):
         """The estimator of this class that was saved; see `miniamp.load`."""
         return cls.from_state(streams.load(path))
 
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """While entered, an error of any kind leaves the estimator as it was before."""
-        before = self.__dict__.copy()
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
+    def _all_or_nothing(self) -> AbstractContextManager[None]:
+        return all_or_nothing(self)
 
     @abstractmethod
     def _fitted(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, Self
 
 import numpy as np
@@ -63,13 +64,13 @@ class _WeightedLabels(Binary, Smooth):
 
     weight: Array
 
+    @abstractmethod
     def _log_chance(self, margin: Array) -> Array:
         """log P(y | z) as a function of y z."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _slopes(self, margin: Array) -> tuple[Array, Array]:
         """Its first two derivatives."""
-        raise NotImplementedError
 
     def log_likelihood(self, y: ArrayOrFloat, z: Array) -> Array:
         return np.asarray(self.weight * self._log_chance(y * z))
@@ -92,9 +93,9 @@ class _WeightedLabels(Binary, Smooth):
     def sample(self, rng: np.random.Generator, z: ArrayOrFloat) -> Array:
         return np.asarray(self.plain().sample(rng, z))
 
+    @abstractmethod
     def plain(self) -> Any:
         """The channel of a row of weight 1."""
-        raise NotImplementedError
 
 
 class WeightedLogistic(_WeightedLabels):
