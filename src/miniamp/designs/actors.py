@@ -8,7 +8,9 @@ carries every vector over the network twice (measured: 3.6 ms for a call of two 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -38,7 +40,8 @@ class Remote:
     client : distributed.Client
         The cluster.
     worker : str
-        Address of the worker that is to hold it; another one takes its place if that one dies.
+        Address of the worker that is to hold it, and no other: Dask would let a task wait for ever
+        whose preferred worker died with all others, also when new ones have come.
     cls : type
         Its class, constructed there.
     *arguments
@@ -48,25 +51,23 @@ class Remote:
     def __init__(self, client: Any, worker: str, cls: type, *arguments: Any) -> None:
         self._client = client
         self._future = client.submit(
-            cls, *arguments, actor=True, pure=False, workers=[worker], allow_other_workers=True
+            cls, *arguments, actor=True, pure=False, workers=[worker], allow_other_workers=False
         )
-        self.address: str | None = None
+        self.address = worker
 
     def ready(self) -> None:
         """Wait until it is constructed; whatever its constructor raised is raised here."""
         from distributed import CancelledError, KilledWorker
 
-        with self._client.as_current():  # an actor binds itself to the current client
-            while self.address is None:
-                try:
-                    # Not where it was asked to be, but where the scheduler has put it.
-                    self.address = self._future.result(timeout=10 * WATCH)._address
-                except TimeoutError:
-                    if self._future.status == "error":  # the constructor's own
-                        raise
-                    living_workers(self._client)
-                except (KilledWorker, CancelledError) as error:
-                    raise WorkerLost(str(error)) from error
+        while not self._future.done():
+            first_done(self._client, [self._future])
+            if not self._future.done() and self.address not in living_workers(self._client):
+                raise WorkerLost(f"the worker at {self.address} is gone")
+        try:
+            with self._client.as_current():  # an actor binds itself to the current client
+                self._future.result()
+        except (KilledWorker, CancelledError) as error:
+            raise WorkerLost(str(error)) from error
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
         """The pending answer of a method; `WorkerLost` from its result() if the worker dies."""
@@ -132,3 +133,16 @@ def living_workers(client: Any) -> list[str]:
             )
         time.sleep(WATCH)
     return workers
+
+
+def first_done(client: Any, futures: Sequence[Any]) -> list[Any]:
+    """Those that are done, as soon as one is; none after a while, if there still are workers."""
+    from distributed import wait
+
+    first: Any = wait  # it has no types of its own
+    with contextlib.suppress(TimeoutError):
+        first(list(futures), timeout=WATCH, return_when="FIRST_COMPLETED")
+    done = [future for future in futures if future.done()]
+    if not done:
+        living_workers(client)
+    return done

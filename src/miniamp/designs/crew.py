@@ -10,9 +10,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-import numpy as np
-
-from miniamp.designs.actors import LostWorkers, Remote, WorkerLost, living_workers
+from miniamp.designs.actors import (
+    LostWorkers,
+    Remote,
+    WorkerLost,
+    first_done,
+    living_workers,
+)
 from miniamp.designs.row_block import RowBlocks, not_loaded, sum_of
 from miniamp.errors import InvalidInput, MiniampError
 
@@ -117,13 +121,14 @@ class Crew:
         return new
 
     def _loaded(self, blocks: Sequence[int], *, fresh: bool) -> list[Group]:
-        """Groups of neighbouring blocks, one a worker, all loaded at the same time."""
+        """Groups of blocks, one a worker, all loaded at the same time."""
         for _ in range(TRIES):
-            workers = living_workers(self.client)
-            parts = [p for p in np.array_split(np.asarray(blocks), len(workers)) if len(p)]
+            given = {k: self._begun(self._sources[k]) for k in blocks}
+            where = self._whereabouts(given)
+            parts = dealt(blocks, self._idlest(living_workers(self.client)), where)
             groups = [
-                self._placed(tuple(int(k) for k in part), worker, fresh)
-                for part, worker in zip(parts, self._idlest(workers), strict=False)
+                Group(part, self._placed(worker, part, given), fresh)
+                for worker, part in parts.items()
             ]
             try:
                 for group in groups:
@@ -137,6 +142,24 @@ class Crew:
             "into smaller blocks"
         )
 
+    def _placed(self, worker: str, part: tuple[int, ...], given: dict[int, Any]) -> Remote:
+        return Remote(self.client, worker, RowBlocks, part, *(given[k] for k in part))
+
+    def _begun(self, source: Any) -> Any:
+        """A source, where the cluster is to compute it as a future."""
+        return self.client.compute(source) if hasattr(source, "__dask_graph__") else source
+
+    def _whereabouts(self, given: dict[int, Any]) -> dict[int, str]:
+        """Which worker has the rows of a block, for those that the cluster computes."""
+        futures = {k: future for k, future in given.items() if hasattr(future, "key")}
+        waiting = list(futures.values())
+        while waiting:
+            done = first_done(self.client, waiting)
+            waiting = [future for future in waiting if future not in done]
+        held = self.client.who_has(list(futures.values())) if futures else {}
+        places = {k: held.get(future.key) for k, future in futures.items()}
+        return {k: place[0] for k, place in places.items() if place}
+
     def _idlest(self, workers: list[str]) -> list[str]:
         """Workers, those with the fewest blocks first."""
         held = dict.fromkeys(workers, 0)
@@ -144,16 +167,6 @@ class Crew:
             if group.remote.address in held:
                 held[group.remote.address] += len(group.blocks)
         return sorted(workers, key=lambda worker: (held[worker], worker))
-
-    def _placed(self, blocks: tuple[int, ...], worker: str, fresh: bool) -> Group:
-        sources = [self._sources[k] for k in blocks]
-        given = [
-            self.client.compute(source, workers=[worker], allow_other_workers=True)
-            if hasattr(source, "__dask_graph__")
-            else source
-            for source in sources
-        ]
-        return Group(blocks, Remote(self.client, worker, RowBlocks, blocks, *given), fresh)
 
     def _wait_for(self, group: Group) -> None:
         try:
@@ -164,6 +177,34 @@ class Crew:
             first, last = group.blocks[0], group.blocks[-1]
             which = str(first) if first == last else f"{first} to {last}"
             raise InvalidInput(not_loaded(which, error)) from error
+
+
+def dealt(
+    blocks: Sequence[int], workers: Sequence[str], where: dict[int, str]
+) -> dict[str, tuple[int, ...]]:
+    """The blocks of each worker: equal shares of neighbours, left where they are if possible.
+
+    Examples
+    --------
+    >>> dealt([0, 1, 2, 3, 4], ["a", "b"], where={})
+    {'a': (0, 1, 2), 'b': (3, 4)}
+    >>> dealt([0, 1, 2, 3], ["a", "b"], where={0: "b", 1: "b", 2: "b"})
+    {'a': (2, 3), 'b': (0, 1)}
+    """
+    share = -(-len(blocks) // len(workers))
+    parts: dict[str, list[int]] = {worker: [] for worker in workers}
+    homeless = []
+    for k in blocks:
+        home = parts.get(where.get(k, ""))
+        if home is None or len(home) >= share:
+            homeless.append(k)
+        else:
+            home.append(k)
+    for part in parts.values():
+        room = share - len(part)
+        part.extend(homeless[:room])
+        homeless = homeless[room:]
+    return {worker: tuple(sorted(part)) for worker, part in parts.items() if part}
 
 
 def _called(

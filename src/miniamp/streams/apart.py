@@ -9,16 +9,13 @@ from typing import Any, NamedTuple
 from miniamp import checks
 from miniamp.absorb import Evidence, Info, Stop, absorb
 from miniamp.channels.base import Channel
-from miniamp.designs.actors import LostWorkers, current_client, living_workers
+from miniamp.designs.actors import LostWorkers, current_client, first_done, living_workers
 from miniamp.designs.row_block import not_loaded
 from miniamp.errors import IllBatch, InvalidInput, InvalidType, MiniampError
 from miniamp.evidence import Batch
 from miniamp.posterior import Posterior
 from miniamp.streams.merge import MergeWarning
 from miniamp.tilt import Tilt
-
-#: So long a batch is waited for before the cluster is looked at, in seconds.
-_LOOK = 5.0
 
 
 class Absorbed(NamedTuple):
@@ -136,13 +133,13 @@ def absorb_apart(
         for k in range(width):
             begin(k)
         while running:
-            task = _first(client, list(running))
-            k, known = running.pop(task)
-            gained, info = _result(task, k)
-            own[k % width], total = own[k % width] + gained, total + gained
-            absorbed.append(Absorbed(k, info, len(absorbed) - known))
-            if k + width < len(sources):
-                begin(k + width)
+            for task in first_done(client, list(running)):
+                k, known = running.pop(task)
+                gained, info = _result(task, k)
+                own[k % width], total = own[k % width] + gained, total + gained
+                absorbed.append(Absorbed(k, info, len(absorbed) - known))
+                if k + width < len(sources):
+                    begin(k + width)
     finally:
         client.cancel(list(running))
     return Posterior(belief.prior, belief.size, total, memory=belief.memory), absorbed
@@ -194,20 +191,6 @@ def _loaded(k: int, source: Any) -> Any:
         raise
     except Exception as error:  # whatever a loader may raise, its file being gone among it
         raise InvalidInput(not_loaded(k, error)) from error
-
-
-def _first(client: Any, tasks: list[Any]) -> Any:
-    """The first task that is done; asks now and then whether anybody is left to do them."""
-    from distributed import wait
-
-    first: Any = wait  # it has no types of its own
-    while True:
-        try:
-            found = first(tasks, timeout=_LOOK, return_when="FIRST_COMPLETED")
-        except TimeoutError:
-            living_workers(client)
-            continue
-        return next(task for task in tasks if task in found.done)
 
 
 def _result(task: Any, k: int) -> tuple[Tilt, Info]:
