@@ -48,6 +48,7 @@ html_show_sphinx = False
 
 _CODE = re.compile(r"(``.*?``)")
 _SINGLE = re.compile(r"(?<![`:\w])`([^`]+)`(?![`_])")
+_GROUP = re.compile(r"(\w+(?:, \w+)+)( ?:.*|)")
 _NAME = re.compile(r"(\w*[^\W_])_(?![\w`])")
 
 
@@ -73,6 +74,36 @@ def _text(line):
     for i in range(0, len(parts), 2):
         parts[i] = _NAME.sub(r"\1\_", parts[i]).replace("|", r"\|")
     return "".join(parts)
+
+
+def _ungrouped(lines):
+    """The lines with `a, b : type` among the attributes made an entry for each name.
+
+    Sphinx would take all names but the last for a type.
+    """
+    section, group, found = "", [], []
+
+    def told():
+        """Every name of the group with what is said of them all."""
+        for name in group[0]:
+            found.extend([f"{name}{group[1]}", *group[2]])
+        group.clear()
+
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        names = _GROUP.fullmatch(line)
+        if group and line[:1].strip():
+            told()
+        if below and not below.strip("-") and line.strip():
+            section = line
+        if section == "Attributes" and names:
+            group[:] = [names[1].split(", "), names[2], []]
+        elif group:
+            group[2].append(line)
+        else:
+            found.append(line)
+    if group:
+        told()
+    lines[:] = found
 
 
 HERE = Path(__file__).parent
@@ -130,5 +161,6 @@ def setup(app):
     app.connect("source-read", _with_what_there_is)
     # Before and after napoleon, which turns sections into fields.
     change = "autodoc-process-docstring"
+    app.connect(change, lambda *args: _ungrouped(args[-1]), priority=390)
     app.connect(change, lambda *args: _outside_examples(args[-1], _code), priority=400)
     app.connect(change, lambda *args: _outside_examples(args[-1], _text), priority=600)

@@ -52,9 +52,12 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
 
     Attributes
     ----------
-    coef_, coef_std_ : (N,) arrays
-        Posterior means and standard deviations of the coefficients, in the units of X.
+    coef_ : (N,) array
+        Posterior means of the coefficients, in the units of X.
+    coef_std_ : (N,) array
+        Their posterior standard deviations.
     intercept_ : float
+        Posterior mean of the intercept.
     inclusion_probability_ : (N,) array
         Probability that a coefficient is not zero; ones under priors without a spike.
     posterior_ : Posterior
@@ -62,12 +65,16 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
     noise_ : float
         Variance of the noise as now believed.
     n_samples_seen_ : int
+        Rows absorbed so far.
     history_ : list of dict
         One entry a batch: rows, iterations, solver, score and error of the forecasts before
         learning, mean variance, hyper-parameters.
     health_ : HealthReport
         What is wrong with the model, in plain words; empty when all is well.
-    n_features_in_, feature_names_in_
+    n_features_in_ : int
+        Features of the rows.
+    feature_names_in_ : (N,) array of str
+        Their names, where the rows came with names.
 
     Examples
     --------
