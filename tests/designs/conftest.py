@@ -40,12 +40,7 @@ def problem() -> SimpleNamespace:
 @pytest.fixture(scope="module")
 def client():
     distributed = pytest.importorskip("distributed", reason="needs miniamp[distributed]")
-    import dask
-
     with (
-        # A local cluster gives up a place whose worker is missing 15 s after any death there, also
-        # when it has been filled meanwhile and is empty by a second death: not while we kill.
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
         ) as cluster,

@@ -23,7 +23,36 @@ pytestmark = [
     pytest.mark.xdist_group("dask"),
 ]
 
+WORKERS = 3  # two may die before any is back: no test waits for the cluster's own repairs
 PRIOR, CHANNEL = priors.GaussBernoulli(rho=0.2), channels.Gaussian(var=1e-4)
+
+
+@pytest.fixture(scope="module")
+def own_client():
+    import dask
+
+    with (
+        # A local cluster gives up a place whose worker is missing 15 s after any death there, also
+        # when it has been filled meanwhile and is empty by a second death: not while we kill.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
+        distributed.LocalCluster(
+            n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def client(own_client):
+    """A cluster with all its workers; on a busy machine a nanny may fail to bring one back."""
+    try:
+        own_client.wait_for_workers(WORKERS, timeout=30)
+    except TimeoutError:
+        own_client.cluster.scale(0)
+        own_client.cluster.scale(WORKERS)
+        own_client.wait_for_workers(WORKERS, timeout=60)
+    return own_client
 
 
 def die_once(marker: Path) -> None:
@@ -73,8 +102,8 @@ def fatal_design(client, problem, moments, where):
 
 @pytest.mark.parametrize(
     "moments",
-    [((1,), (), ()), ((), (), (4,)), ((2, 6), (), ()), ((3,), (), (7,)), ((5,), (5,), (5,))],
-    ids=["at once", "later", "one block twice", "two workers", "all workers together"],
+    [((1,), (), ()), ((2, 6), (), ()), ((3,), (), (7,)), ((), (5,), (5,))],
+    ids=["at once", "one block twice", "two workers in turn", "two workers together"],
 )
 def test_kills_during_a_run_change_nothing(client, problem, tmp_path, moments) -> None:
     """Even where the run is cut short of its fixed point: lost sweeps are made up for exactly."""

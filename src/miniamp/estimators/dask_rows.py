@@ -17,7 +17,7 @@ FIRST_ROWS = 2000
 
 def blocks_of(X: Any) -> Iterator[Any]:
     """The rows of a Dask array or frame, one block or partition in memory at a time."""
-    if hasattr(X, "partitions") and hasattr(X, "npartitions") and not hasattr(X, "chunks"):
+    if _is_frame(X):
         for k in range(X.npartitions):
             yield X.partitions[k].compute()
         return
@@ -28,7 +28,7 @@ def blocks_of(X: Any) -> Iterator[Any]:
 
 def cluster_for(known: Knowledge, X: Any) -> Any:
     """The current Dask client, if AMP can sweep these rows on it; else None."""
-    if not hasattr(X, "chunks"):
+    if not (hasattr(X, "chunks") or _is_frame(X)):
         return None
     try:
         from distributed import get_client
@@ -36,16 +36,18 @@ def cluster_for(known: Knowledge, X: Any) -> Any:
         client = get_client()
     except (ImportError, ValueError):
         return None
-    return client if takes_amp(known.settings, first_rows(X)) else None
+    return client if takes_amp(known.settings, _numbers(first_rows(X))) else None
 
 
 def swept(known: Knowledge, X: Any, Y: Array, client: Any) -> Knowledge:
-    """What is known after all rows of a Dask array, which never leave their workers."""
+    """What is known after all rows of a Dask array or frame, which never leave their workers."""
     from miniamp.designs.distributed import Distributed
 
-    frame = known.settings.first_frame(first_rows(X))
+    frame = known.settings.first_frame(_numbers(first_rows(X)))
     intercept = known.settings.intercept
     width = X.shape[1] + intercept
+    if _is_frame(X):
+        X = X.to_dask_array(lengths=True)
     if any(np.isnan(size) for size in X.chunks[0]):
         X = X.compute_chunk_sizes()
     whole = X.rechunk({1: -1})
@@ -55,6 +57,16 @@ def swept(known: Knowledge, X: Any, Y: Array, client: Any) -> Knowledge:
     return known.begun(frame, Distributed.from_array(framed, client=client), Y)
 
 
-def first_rows(X: Any) -> Array:
-    """The first rows of a Dask array, in memory."""
-    return np.asarray(X[:FIRST_ROWS].compute(), dtype=np.float64)
+def first_rows(X: Any) -> Any:
+    """The first rows of a Dask array or frame, in memory; a frame keeps the names of columns."""
+    if _is_frame(X):
+        return X.head(FIRST_ROWS, npartitions=-1)
+    return _numbers(X[:FIRST_ROWS].compute())
+
+
+def _numbers(rows: Any) -> Array:
+    return np.asarray(rows, dtype=np.float64)
+
+
+def _is_frame(X: Any) -> bool:
+    return hasattr(X, "partitions") and hasattr(X, "npartitions") and not hasattr(X, "chunks")
