@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import os
-import signal
-import threading
-
 import numpy as np
 import pytest
 
-from miniamp import Posterior, Stop, absorb, channels, designs, evidence, priors
+from miniamp import Posterior, absorb, channels, designs, evidence, priors
 from miniamp.errors import InvalidInput
 
-distributed = pytest.importorskip("distributed", reason="needs miniamp[distributed]")
+pytest.importorskip("distributed", reason="needs miniamp[distributed]")
 
 pytestmark = [
     # Dask's own threads, sockets and deprecations are not this project's to fix.
@@ -22,48 +17,17 @@ pytestmark = [
     pytest.mark.xdist_group("dask"),
 ]
 
-N, ROWS = 120, (70, 50, 60)
-
-
-def block(index: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(index)
-    Phi = rng.normal(size=(ROWS[index], N)) / np.sqrt(N)
-    return Phi, Phi @ truth() + 1e-2 * rng.normal(size=ROWS[index])
-
-
-def truth() -> np.ndarray:
-    return priors.GaussBernoulli(rho=0.2).sample(np.random.default_rng(7), N)
+N = 120
 
 
 def bad_block() -> np.ndarray:
     return np.full((3, N), np.nan)
 
 
-def whole() -> tuple[np.ndarray, np.ndarray]:
-    parts = [block(k) for k in range(len(ROWS))]
-    return np.vstack([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
-
-
-@pytest.fixture(scope="module")
-def client():
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
-
-
-@pytest.fixture
-def design(client):
-    return designs.Distributed([functools.partial(block, k) for k in range(len(ROWS))], client)
-
-
 @pytest.mark.parametrize("averaged", [False, True])
 @pytest.mark.parametrize("channel", [channels.Gaussian(var=1e-4), channels.Probit(var=0.1)])
-def test_sweeps_equal_dense(design, averaged, channel) -> None:
-    Phi, y = whole()
+def test_sweeps_equal_dense(problem, design, averaged, channel) -> None:
+    Phi, y = problem.Phi, problem.y
     y = np.where(y > 0, 1.0, -1.0) if isinstance(channel, channels.Probit) else y
     rng = np.random.default_rng(0)
     pair = [designs.Dense(Phi), design]
@@ -80,8 +44,8 @@ def test_sweeps_equal_dense(design, averaged, channel) -> None:
             np.testing.assert_allclose(far, near, rtol=1e-10, atol=1e-10)
 
 
-def test_posterior_equals_dense_and_g_stays_away(design) -> None:
-    Phi, y = whole()
+def test_posterior_equals_dense_and_g_stays_away(problem, design) -> None:
+    Phi, y = problem.Phi, problem.y
     channel, belief = channels.Gaussian(var=1e-4), Posterior(priors.GaussBernoulli(rho=0.2), N)
     near, _ = absorb(belief, evidence.Batch(Phi, y, channel))
     far, info = absorb(belief, evidence.Batch(design, design.y, channel))
@@ -92,8 +56,8 @@ def test_posterior_equals_dense_and_g_stays_away(design) -> None:
     assert isinstance(sweep.memory, int)
 
 
-def test_per_row_noise_is_split_with_the_rows(design) -> None:
-    Phi, y = whole()
+def test_per_row_noise_is_split_with_the_rows(problem, design) -> None:
+    Phi, y = problem.Phi, problem.y
     noise = channels.Gaussian(var=np.linspace(1e-4, 1e-2, len(y)))
     x, v = np.ones(N), np.ones(N)
     near = designs.Dense(Phi).sandwich(x, v, y, noise, None)
@@ -101,38 +65,12 @@ def test_per_row_noise_is_split_with_the_rows(design) -> None:
     np.testing.assert_allclose(far.pull, near.pull, rtol=1e-10, atol=1e-10)
 
 
-def test_a_killed_worker_is_survived_during_a_run(client, design) -> None:
-    Phi, y = whole()
-    channel, stop = channels.Gaussian(var=1e-4), Stop(max_iter=400, tol=1e-13)
-    belief = Posterior(priors.GaussBernoulli(rho=0.2), N)
-    near, _ = absorb(belief, evidence.Batch(Phi, y, channel), stop)
-
-    victim = next(iter(client.run(os.getpid).values()))
-    killed = threading.Event()
-
-    class KillAtThirdSweep(evidence.Batch):
-        sweeps = 0
-
-        def refine(self, belief, estimate, memory):
-            self.sweeps += 1
-            if self.sweeps == 3:
-                os.kill(victim, signal.SIGKILL)
-                killed.set()
-            return super().refine(belief, estimate, memory)
-
-    far, _ = absorb(belief, KillAtThirdSweep(design, y, channel), stop)
-    assert killed.is_set()
-    assert design.recovered >= 1
-    # The fixed point does not remember the iteration that was off.
-    np.testing.assert_allclose(far.mean, near.mean, atol=1e-8)
-
-
-def test_dask_collections_and_files(client, tmp_path) -> None:
+def test_dask_collections_and_files(client, problem, tmp_path) -> None:
     import dask.array as da
     import dask.dataframe as dd
     import pandas as pd
 
-    Phi, y = whole()
+    Phi, y = problem.Phi, problem.y
     names = [f"x{i}" for i in range(N)]
     frame = pd.DataFrame(Phi, columns=names).assign(y=y)
     frame.iloc[:100].to_parquet(tmp_path / "part-0.parquet")
