@@ -156,3 +156,48 @@ def test_an_intercept_has_its_own_prior(rng):
     draws = prior.sample(rng, (4000, 4), A, B)
     np.testing.assert_allclose(draws.mean(0), mean, atol=0.1)
     assert prior.log_partition(A, B).shape == (4,)
+
+
+@pytest.mark.parametrize(("solver", "memory"), [(evidence.Batch, 0), (evidence.RobustBatch, 50)])
+def test_the_scale_of_labels_does_not_stay_where_it_began(solver, memory):
+    # N = 100, seeds 0 to 2; z has the power 100, and 8 is where learning begins.
+    N, prior, channel = 100, priors.Gaussian(var=100.0), channels.Logistic()
+    ratios = []
+    for seed in range(3):
+        problem = glm_stream(prior, channel, N, 0.5, 20, seed)
+        model = learning.Model(Posterior(priors.Gaussian(), N, memory=memory), channel)
+        for Phi, y in problem:
+            model, _ = absorb(model, learning.Learn(Phi, y, solver, fixed=("mean",)))
+        ratios.append(np.linalg.norm(model.mean) / np.linalg.norm(problem.truth))
+        assert model.scale_known > 0.0
+    # With EM alone it comes out at 0.44 of the length.
+    assert np.mean(ratios) > 0.6
+
+
+def test_a_prior_that_is_given_keeps_the_scale_of_labels():
+    problem = glm_stream(priors.Gaussian(var=100.0), channels.Logistic(), 30, 2.0, 2, 0)
+    model = learning.Model(Posterior(priors.Gaussian(), 30), channels.Logistic())
+    for Phi, y in problem:
+        model, _ = absorb(model, learning.Learn(Phi, y, fixed=("mean", "var")))
+    assert float(model.posterior.prior.var) == 1.0
+    assert model.scale_known == 0.0
+
+
+@pytest.mark.parametrize("memory", [0, 5, 20])
+def test_a_change_of_units_is_exact(rng, memory):
+    factor = np.geomspace(0.1, 10.0, 20)
+    Phi, y, more = rng.normal(size=(30, 20)), rng.normal(size=30), rng.normal(size=(4, 20))
+    one = Posterior(priors.Gaussian(var=2.0), 20, memory=memory)
+    other = Posterior(priors.Gaussian(var=2.0 * factor**2), 20, memory=memory)
+    channel = channels.Gaussian(0.1)
+    one, _ = absorb(one, evidence.RobustBatch(Phi, y, channel))
+    other, _ = absorb(other, evidence.RobustBatch(Phi / factor, y, channel))
+    changed = one.stretched(factor).with_prior(other.prior)
+    np.testing.assert_allclose(changed.mean, other.mean, rtol=1e-6)
+    np.testing.assert_allclose(changed.var, other.var, rtol=1e-6)
+    for a, b in zip(
+        evidence.forecast(changed, more / factor, channel),
+        evidence.forecast(one, more, channel),
+        strict=True,
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-6)

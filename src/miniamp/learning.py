@@ -10,7 +10,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.absorb import Evidence, Step
-from miniamp.arrays import Array, Given
+from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import as_design
 from miniamp.evidence import AutoBatch, RobustBatch, forecast
@@ -29,8 +29,14 @@ PRIOR_STEPS = 5
 NOISE_STEPS = 30
 #: Weight of batch k in the noise, k^-0.6: early batches, judged with poor hyper-parameters, fade.
 FADING = 0.6
-#: The power of z that a first batch of labels or counts is taken to have.
+#: The power of z that a first batch of labels or counts is taken to have, until left-out rows say
+#: better.
 LABELLED = 8.0
+#: What is known of the logarithm of that scale beforehand, one over a variance: within a factor
+#: e^2 or so.
+SCALE_KNOWN = 0.25
+#: A round changes the scale at most by this factor, e.
+LONGEST_STRETCH = 1.0
 #: The variance of an intercept over the mean square of y: wide enough to say nothing.
 WIDE = 100.0
 #: The inner iteration of a round stops here: hyper-parameters need no more digits than this.
@@ -55,6 +61,8 @@ class Model:
         The channel; likewise.
     batches : int
         How many batches have taught it; the first sets the scale of everything (`initial`).
+    scale_known : float
+        What left-out labels have told of the scale of z: Fisher's information on its logarithm.
 
     Examples
     --------
@@ -74,6 +82,7 @@ class Model:
     posterior: Posterior
     channel: Channel
     batches: int = 0
+    scale_known: float = 0.0
 
     @property
     def mean(self) -> Array:
@@ -93,6 +102,10 @@ class Model:
         """The model that counts what it has seen `factor` times; what it learned stays."""
         return replace(self, posterior=self.posterior.scaled(factor))
 
+    def stretched(self, factor: ArrayOrFloat) -> Model:
+        """The model told of factor * x in the place of x, when features change their units."""
+        return replace(self, posterior=self.posterior.stretched(factor))
+
 
 class _Round(NamedTuple):
     """One round of EM: what it used, what it found, and how."""
@@ -103,6 +116,8 @@ class _Round(NamedTuple):
     prior: Any
     channel: Channel
     number: int
+    stretch: float  #: logarithm of the factor by which all scales of z were changed so far
+    told: float  #: what the rows told about it
 
 
 class Learn:
@@ -112,6 +127,11 @@ class Learn:
     are, the prior is fitted to all tilts and the channel to the rows as they were known without
     themselves. The prior needs no history, because the tilts hold all data; the noise is averaged
     over the stream with weights that let the first batches fade.
+
+    Labels and counts have no noise to learn but a scale of z, which the prior's width sets. EM is
+    stuck there: a label absorbed while z had the power V becomes a pseudo-observation of size
+    sqrt(V), which then speaks for that width. So the whole belief, prior and all that was seen, is
+    stretched to the scale at which left-out rows are predicted best (`_stretch`).
 
     Parameters
     ----------
@@ -155,16 +175,21 @@ class Learn:
             rows = rows.with_channel(channel)
         else:
             prior, rows = memory.prior, memory.rows.with_channel(memory.channel)
+        stretch = 0.0 if memory is None else memory.stretch
         posterior = model.posterior.with_prior(prior)
+        if stretch:
+            posterior = posterior.stretched(np.exp(stretch))
         step = _solved(posterior, rows)
         number = 1 if memory is None else memory.number + 1
         if not step.change < ASTRAY and not step.solved:
             return step._replace(memory=None, change=np.nan)
         learned = self._prior(posterior, rows, step)
         channel = self._channel(model, rows, step)
+        more, told = self._stretch(model, rows, step, stretch)
+        learned = _wider(learned, np.exp(more), self.fixed)
         change = max(_moved(prior, learned), _moved(rows.channel, channel))
         return step._replace(
-            memory=_Round(posterior, rows, step, learned, channel, number),
+            memory=_Round(posterior, rows, step, learned, channel, number, stretch + more, told),
             change=change,
             solved=change < SETTLED,
             ended=number >= (ROUNDS if model.batches else FIRST_ROUNDS),
@@ -173,7 +198,8 @@ class Learn:
     def conclude(self, model: Model, step: Step) -> Model:
         done: _Round = step.memory
         posterior: Posterior = done.rows.conclude(done.posterior, done.step)
-        return Model(posterior.with_prior(done.prior), done.channel, model.batches + 1)
+        known = model.scale_known + done.told
+        return Model(posterior.with_prior(done.prior), done.channel, model.batches + 1, known)
 
     def remedies(self) -> Iterable[tuple[str, Evidence]]:
         yield (
@@ -203,6 +229,27 @@ class Learn:
         old, new = model.channel.parameters(), fitted.parameters()
         return fitted.replaced(**{n: old[n] ** (1 - weight) * new[n] ** weight for n in new})
 
+    def _stretch(
+        self, model: Model, rows: DrawnRows, step: Step, so_far: float
+    ) -> tuple[float, float]:
+        """By how much more to stretch all scales of z (a logarithm), and what the rows tell of it.
+
+        A step of Newton on sum log Z(y, s omega, s^2 V), the log-likelihood of each row as known
+        without itself; its slope in log s is omega g + V (g^2 + g'). Batches before count by their
+        information, so that it settles like an average. The slope counts by the part of z that is
+        unknown: what is known well needs no prior, and its scale is not the prior's.
+        """
+        if rows.channel.shift_invariant or not _widths(model.posterior.prior, self.fixed):
+            return 0.0, 0.0
+        omega, V = rows.cavity(step)
+        g, curvature = rows.channel.output(rows.y, omega, V)
+        slope = omega * g + V * (np.square(g) - curvature)
+        told, before = float(np.sum(np.square(slope))), SCALE_KNOWN + model.scale_known
+        power = float(np.sum(np.square(omega) + V))
+        unknown = float(np.sum(V)) / power if power > 0.0 else 0.0
+        more = (unknown * float(np.sum(slope)) - before * so_far) / (before + told)
+        return float(np.clip(more, -LONGEST_STRETCH, LONGEST_STRETCH)), told
+
 
 def initial(model: Model, rows: DrawnRows, fixed: Collection[str] = ()) -> tuple[Any, Channel]:
     """Prior and channel on the scale of the first batch.
@@ -228,6 +275,20 @@ def initial(model: Model, rows: DrawnRows, fixed: Collection[str] = ()) -> tuple
         wide = WIDE * max(float(np.mean(np.square(rows.y))), np.finfo(np.float64).tiny)
         prior = prior.replaced(inner=_times(prior.inner, powers, fixed), intercept_var=wide)
     return prior, (_set(rows.channel, spread / 2.0) if on_scale else rows.channel)
+
+
+def _widths(prior: Any, fixed: Collection[str]) -> list[str]:
+    """The widths that a prior of coefficients has and that may be learned."""
+    inner = prior.inner if "intercept_var" in prior.names else prior
+    return [n for n in inner.names if n in ("var", "scale") and n not in fixed]
+
+
+def _wider(prior: Any, factor: float, fixed: Collection[str]) -> Any:
+    """The prior of factor * x; an intercept's stays as wide as it was."""
+    powers = {"var": factor**2, "scale": factor, "mean": factor}
+    if "intercept_var" in prior.names:
+        return prior.replaced(inner=_times(prior.inner, powers, fixed))
+    return _times(prior, powers, fixed)
 
 
 def _times(prior: Any, powers: dict[str, float], fixed: Collection[str]) -> Any:

@@ -139,6 +139,18 @@ class Posterior:
         remembered = None if self.remembered is None else self.remembered.scaled(factor)
         return self._but(tilt=self.tilt.scaled(factor), remembered=remembered)
 
+    def stretched(self, factor: ArrayOrFloat) -> Self:
+        """What was seen, told of factor * x in the place of x: a change of units, exact.
+
+        The prior stays, and speaks of the new units from now on. `factor` is positive, one number
+        or (N,).
+        """
+        old, tilt = self.remembered, self.tilt.stretched(factor)
+        if old is None:
+            return self._but(tilt=tilt)
+        new = Remembered(old.rows / factor, old.targets, old.field.stretched(factor))
+        return self._but(tilt=tilt, remembered=new)
+
     def with_prior(self, prior: Prior) -> Self:
         """What the same data say under another prior."""
         return self._but(prior=checked_prior(prior, self.size))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from miniamp.arrays import Array
+from miniamp.arrays import Array, ArrayOrFloat
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,3 +44,7 @@ class Tilt:
     def scaled(self, factor: float) -> Tilt:
         """The same evidence counted `factor` times: 0.5 forgets half of it."""
         return Tilt(self.A * factor, self.B * factor)
+
+    def stretched(self, factor: ArrayOrFloat) -> Tilt:
+        """The same evidence told of factor * x in the place of x: a change of units."""
+        return Tilt(self.A / np.square(factor), self.B / factor)

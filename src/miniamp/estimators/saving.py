@@ -61,7 +61,12 @@ def state_of(known: Knowledge) -> dict[str, Any]:
         if frame is None
         else {"centre": frame.centre, "scale": frame.scale, "started": frame.started},
         "models": [
-            {"posterior": m.posterior, "channel": m.channel, "batches": m.batches}
+            {
+                "posterior": m.posterior,
+                "channel": m.channel,
+                "batches": m.batches,
+                "scale_known": m.scale_known,
+            }
             for m in known.models
         ],
         "kept": None
