@@ -18,11 +18,11 @@ def compressed(belief: Posterior, R: Array, t: Array, joint: Joint, sites: Sites
     """The belief that has seen the rows R (m, N) with targets t, and remembers at most r of them.
 
     `joint` is the Gaussian of all rows under `sites`, which stand for the prior and the tilt. The
-    rows are rotated so that they are orthogonal in the metric of the posterior, where each
-    coefficient is measured in its own standard deviation: what is large there is what the data tie
-    together, whatever the units. The r strongest are kept. The rest becomes a tilt, chosen so that
-    every mean and every variance is exactly what it was with all rows: the projection of least
-    relative entropy on beliefs with the kept rows.
+    rows are rotated so that they are orthogonal in the metric of the sites, where each coefficient
+    is measured in the standard deviation that it had without the rows: what is large there is what
+    the rows alone know, whatever the units. The r strongest are kept. The rest becomes a tilt,
+    chosen so that every mean and every variance is exactly what it was with all rows: the
+    projection of least relative entropy on beliefs with the kept rows.
 
     *Departure*: the plain recipe A_j = sum_m f_mj^2/(1 + V_m) for the dropped rows is where this
     starts; it takes each dropped row as independent of the others.
@@ -34,7 +34,7 @@ def compressed(belief: Posterior, R: Array, t: Array, joint: Joint, sites: Sites
         R, t = squared(R, t)
     if len(R) <= belief.memory:
         return base.remembering(Remembered(R, t, joint.field))
-    kept, targets, dropped = strongest(R, t, joint.var, belief.memory)
+    kept, targets, dropped = strongest(R, t, 1.0 / sites.precision, belief.memory)
     A = matched_precision(kept, dropped, targets, joint, sites)
     precision = sites.precision + A
     B = precision * joint.mean + (kept @ joint.mean - targets) @ kept - sites.linear

@@ -12,9 +12,9 @@ from miniamp.designs import Design
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt
 
-#: A site is at most 1/PINNED times as sharp as the field around it: a coefficient that is surely
-#: zero has no variance, and a standard deviation a million times smaller than what the data could
-#: see stands for that.
+#: A site is at most 1/PINNED times as sharp as the field around it, or as the widest coefficient:
+#: one that is surely zero has no variance, and a standard deviation a million times smaller than
+#: what the data could see stands for that.
 PINNED = 1e-12
 #: The least variance of all: its inverse and the inverse's products stay finite.
 TINY = 1e-100
@@ -121,8 +121,8 @@ def match(belief: Posterior, field: Tilt) -> tuple[Moments, Sites]:
     """
     moments = belief.tilted(field).moments
     c = np.broadcast_to(field.A, moments.mean.shape)
-    with np.errstate(divide="ignore"):
-        finest = np.maximum(np.where(c > 0.0, PINNED / c, 0.0), TINY)
+    with np.errstate(divide="ignore"):  # a field that says nothing sets no limit
+        finest = np.maximum(PINNED / np.maximum(c, 1.0 / np.max(moments.var)), TINY)
     precision = 1.0 / np.maximum(moments.var, finest) - c
     held = precision < LOOSE * c
     if held.any():
@@ -144,6 +144,11 @@ def sites_of(belief: Posterior) -> Sites:
     remembered = belief.remembered
     nothing = Tilt(np.zeros(belief.size), np.zeros(belief.size))
     return match(belief.remembering(None), remembered.field if remembered else nothing)[1]
+
+
+def prior_sites(belief: Posterior) -> Sites:
+    """The sites of prior and tilt alone, whatever rows are remembered beside them."""
+    return sites_of(belief.remembering(None))
 
 
 def row_moments(belief: Posterior, rows: Design) -> tuple[Array, Array]:

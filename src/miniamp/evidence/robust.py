@@ -1,4 +1,4 @@
-"""A batch of rows, absorbed by expectation propagation: right for any design."""
+"""A batch of rows, absorbed by vector AMP and expectation propagation: right for any design."""
 
 from __future__ import annotations
 
@@ -21,52 +21,68 @@ from miniamp.evidence.joint import (
     Joint,
     Sites,
     match,
+    prior_sites,
     row_moments,
-    sites_of,
     solve,
     squared,
 )
-from miniamp.posterior import Moments, Posterior
+from miniamp.evidence.row_sites import RowSites, first_sites
+from miniamp.evidence.spectrum import Spectrum
+from miniamp.posterior import Moments, Posterior, Remembered
 from miniamp.tilt import Tilt
 
-#: A row is at least this noisy, relative to what was not known of it: rows without noise would make
-#: the stack's Gram matrix singular to working precision.
-QUIETEST = 1e-12
-#: A row's site has at least this precision, relative to what is known of it without the row: a
-#: label far on its right side says nothing, and a row that says nothing must not divide by zero.
-FAINTEST = 1e-8
 #: The shortest step, and by how much a step grows after a good one.
 SHORTEST, GROWTH = 0.2, 1.2
 #: After so many iterations without a residual a tenth smaller, there is nothing more to gain: a few
 #: coefficients that compete for the same rows go on changing places.
 PATIENCE = 8
-#: Sites that agree this well under two different beliefs are taken as the same under all.
-SAME = 1e-6
 #: Solved once means and standard deviations are off by this part of a posterior standard deviation:
 #: far below what the approximation itself costs.
 ENOUGH = 1e-4
-
-
-class _Rows(NamedTuple):
-    """Gaussian sites exp(-precision z^2/2 + linear z) of the new rows."""
-
-    precision: Array
-    linear: Array
+#: The rows' sites are brought up to date, and the rows decomposed anew, once what is left to gain
+#: without it is this part of what their variances are off; at ALIKE they are as good as right.
+STALE, ALIKE = 0.3, 1e-3
+#: At most so many times a batch.
+RENEWALS = 12
+#: Below this health figure no batch is refused, and none need be looked at again.
+SOUND = 2.0
+#: Coefficients get a scale each when one step that way makes the belief so much wider: some of them
+#: then stand for each other, which an average over all does not see.
+WIDER = 2.0
 
 
 class _State(NamedTuple):
     """What goes from iteration to iteration."""
 
     sites: Sites  #: of the prior and the tilt
-    rows: _Rows  #: of the channel
+    rows: RowSites  #: of the channel
     fixed: bool  #: a Gaussian channel: its sites are exact and stay as they are
     before: float  #: the health figure of the rows under the belief before them
+    remembered: Remembered | None  #: rows of the past, solved with the new ones
+    common: bool = True  #: the sites of the coefficients share their scale
+    stack: tuple[Array, Array] | None = None  #: all rows and targets, while they stay as they are
+    spectrum: Spectrum | None = None  #: the decomposition of all rows
+    renewals: int = 0  #: how often the rows were decomposed anew
+    scale: float = 1.0  #: of the sites, over those of the decomposition
     step: float = 1.0  #: how far the sites move
     residual: float = np.inf
     best: float = np.inf  #: the smallest residual so far
     waited: int = 0  #: iterations since it was last bettered
-    solution: tuple[Array, Array, Joint, Sites] | None = None  #: the last one, with its rows
-    seen: _Rows | None = None  #: the rows' sites in it
+    seen: tuple[Sites, RowSites] | None = None  #: the sites behind the last step
+    solution: tuple[Array, Array, Joint] | None = None  #: and what they say, once asked for
+
+    def watched(self, residual: float) -> _State:
+        """The state with this residual noted, and the step that it suggests."""
+        grown = residual < self.residual
+        waited = 0 if residual < 0.9 * self.best else self.waited + 1
+        return self._replace(
+            step=min(1.0, GROWTH * self.step) if grown else max(SHORTEST, self.step / 2.0),
+            residual=residual,
+            best=residual if waited == 0 else self.best,
+            waited=waited,
+            seen=(self.sites, self.rows),
+            solution=None,
+        )
 
 
 class RobustBatch(DrawnRows):
@@ -75,9 +91,15 @@ class RobustBatch(DrawnRows):
     The belief is approximated by one Gaussian over all coefficients: the prior and the tilt by a
     site for each coefficient, the channel by a site for each row, all with the moments that they
     should have. Where AMP replaces the correlations of the rows by their average over i.i.d.
-    designs, here they are inverted, O(M^2 N) an iteration with M the new and the remembered rows
-    (and at most N); the fixed point is AMP's where AMP's assumption holds. Sites of a Gaussian
-    channel are exact.
+    designs, here they are inverted; the fixed point is AMP's where AMP's assumption holds. Sites of
+    a Gaussian channel are exact.
+
+    First the sites of the coefficients share one scale, as in vector AMP: with M the new and the
+    remembered rows, O(M^2 N) once and O(M N) an iteration. Channels that are not Gaussian decompose
+    their rows again when their precisions have moved: a few times a batch, and in every iteration
+    where M > N. Then one step asks whether a scale each would say something else. Where that makes
+    the belief much wider, as for columns that are copies of each other, the batch is done again by
+    expectation propagation with a scale each, O(M^2 N) an iteration.
 
     A belief with `memory` remembers the strongest rows; one without keeps only the marginals, the
     paper's program with another solver.
@@ -125,139 +147,188 @@ class RobustBatch(DrawnRows):
                 "use the same columns in every batch",
             )
         omega, V = row_moments(belief, self._held)
-        rows, fixed = self._first_rows(omega, np.maximum(V, TINY))
-        before = _health(*self.channel.output(self.y, omega, np.maximum(V, TINY)))
-        return belief.moments, _State(sites_of(belief), rows, fixed, before)
+        V = np.maximum(V, TINY)
+        rows, fixed = first_sites(self.channel, self.y, omega, V)
+        before = _health(*self.channel.output(self.y, omega, V))
+        # What remembered rows had decided is open again: they are solved with the new ones.
+        return belief.moments, _State(prior_sites(belief), rows, fixed, before, belief.remembered)
 
     def refine(self, belief: Posterior, estimate: Moments, memory: _State) -> Step:
+        refined = self._in_common if memory.common else self._on_their_own
         try:
-            R, t, joint, _ = self._solved(belief, memory)
+            return refined(belief.remembering(None), estimate, memory)
         except np.linalg.LinAlgError:  # beyond working precision: absorb says so by name
             return Step(NOTHING, estimate, memory, change=np.nan, health=np.nan, solver="robust")
-        new, sites = match(belief.remembering(None), joint.field)
-        omega, V = self._left_out(R, t, joint, memory.rows)
-        g, curvature = self.channel.output(self.y, omega, V)
-        rows = memory.rows if memory.fixed else _matched_rows(memory.rows, omega, V, g, curvature)
-        residual = max(_mismatch(new, sites, joint), _row_mismatch(memory.rows, omega, V, g))
-        grown = residual < memory.residual
-        step = min(1.0, GROWTH * memory.step) if grown else max(SHORTEST, memory.step / 2.0)
-        # An undecided coefficient answers its field by more than it was given: field.A var > 1. Two
-        # that stand for each other would swing, so its step is shorter by that gain.
-        waited = 0 if residual < 0.9 * memory.best else memory.waited + 1
-        return Step(
-            tilt=joint.field,
-            estimate=new,
-            memory=_State(
-                memory.sites.towards(sites, step / np.maximum(1.0, joint.field.A * new.var)),
-                _Rows(*(_mix(a, b, step) for a, b in zip(memory.rows, rows, strict=True))),
-                memory.fixed,
-                memory.before,
-                step,
-                residual,
-                residual if waited == 0 else memory.best,
-                waited,
-                (R, t, joint, memory.sites),
-                memory.rows,
-            ),
-            change=relative_change(new, estimate),
-            # Rows contradict the model if they do so both before and after they were learned. A
-            # single row left out of a heavy-tailed coefficient leaves a site that is no forecast.
-            health=min(memory.before, _health(g, curvature)),
-            solved=residual < ENOUGH
-            or float(np.mean(new.var)) < self.channel.resolution * power(new),
-            ended=waited >= PATIENCE,
-            solver="robust",
-            reason=f"{sites.held} undecided coefficients held" if sites.held else "",
-        )
 
     def conclude(self, belief: Posterior, step: Step) -> Posterior:
-        return compressed(belief, *step.memory.solution)
+        return compressed(belief, *self._solution(step.memory), step.memory.seen[0])
 
     def total(self, belief: Posterior, step: Step) -> Tilt:
         field: Tilt = step.tilt  # of all rows, the remembered ones among them
         return belief.tilt + field
 
     def cavity(self, step: Step) -> tuple[Array, Array]:
-        R, t, joint, _ = step.memory.solution
-        return self._left_out(R, t, joint, step.memory.seen)
+        return self._left_out(*self._solution(step.memory), step.memory.seen[1])
 
     def diagnosis(self) -> str:
         return explain(self.design.diagnosis())
 
-    def _first_rows(self, omega: Array, V: Array) -> tuple[_Rows, bool]:
-        """The rows' sites under the belief before them, and whether they are the same under any."""
-        start = _Rows(FAINTEST / V, FAINTEST / V * omega)
-        here, there = (
-            self.channel.output(self.y, o, v)
-            for o, v in ((omega, V), (omega + np.sqrt(V), 2.0 * V))
+    def _in_common(self, base: Posterior, estimate: Moments, state: _State) -> Step:
+        """An iteration of vector AMP: the sites of all coefficients move by one factor."""
+        R, t = state.stack or self._stack(state.rows, state.remembered)
+        tall = len(R) >= R.shape[1]
+        spectrum = state.spectrum or Spectrum(R, state.sites.precision)
+        now = spectrum.at(state.scale, state.sites.linear, t)
+        new = base.tilted(now.field).moments
+        scale = spectrum.scale_for(now.field, new.var, state.scale)
+        residual = _mismatch(new, now.field.A + scale * spectrum.shape, now.mean, now.var)
+        rows, renewed, figure = state.rows, False, state.before
+        if not (tall and state.fixed and figure < SOUND):
+            if tall:
+                omega, V = self._cavities(now.mean, *spectrum.covariance(state.scale), rows)
+            else:
+                new_rows = slice(len(R) - self.rows, None)
+                omega, V = _in_units(spectrum.left_out(state.scale, now.white, t, new_rows), rows)
+            g, curvature = self.channel.output(self.y, omega, V)
+            figure = min(figure, _health(g, curvature))
+        if not state.fixed:
+            residual = max(residual, rows.mismatch(omega, V, g))
+            wanted = rows.matched(omega, V, g, curvature)
+            stale = rows.sharper(wanted, V)
+            # A tall stack is rotated to fewer rows, so that new targets alone cost as much.
+            renewed = tall or (residual < STALE * stale and stale > ALIKE)
+            renewed = renewed and (tall or state.renewals < RENEWALS)
+            residual = max(residual, stale) if tall else residual
+            rows = wanted if renewed else rows.centred(omega, V, g, curvature)
+        then = state.watched(residual)
+        solved = residual < ENOUGH or _resolved(new, self.channel)
+        step = Step(
+            tilt=now.field,
+            estimate=new,
+            memory=then,
+            change=relative_change(new, estimate),
+            health=figure,
+            solver="robust",
         )
-        with np.errstate(divide="ignore", invalid="ignore"):
-            one, other = here[1] / (1.0 - V * here[1]), there[1] / (1.0 - 2.0 * V * there[1])
-        if not np.allclose(one, other, rtol=SAME, atol=0.0):
-            return _matched_rows(start, omega, V, *here), False
-        # At V = 0 nothing is subtracted, and the site is exact to the last digit.
-        g, curvature = self.channel.output(self.y, omega, np.zeros_like(V))
-        precision = np.minimum(curvature, 1.0 / (QUIETEST * V))
-        return _Rows(precision, precision * (omega + g / curvature)), True
-
-    def _solved(self, belief: Posterior, state: _State) -> tuple[Array, Array, Joint, Sites]:
-        """The Gaussian of all rows, remembered and new, under the sites of this iteration."""
-        if state.fixed and state.solution is not None:
-            R, t = state.solution[:2]
+        if (solved and not (renewed and not tall)) or then.waited >= PATIENCE:
+            return self._checked(base, step, solved=solved)
+        moved = (1.0 - then.step) * state.scale + then.step * scale
+        precision = moved * spectrum.shape
+        linear = (now.field.A + precision) * new.mean - now.field.B
+        linear = (1.0 - then.step) * state.sites.linear + then.step * linear
+        then = then._replace(
+            sites=Sites(precision, linear), rows=state.rows.towards(rows, then.step)
+        )
+        if renewed:
+            then = then._replace(stack=None, spectrum=None, scale=1.0, renewals=state.renewals + 1)
+            if not tall:
+                then = then._replace(best=np.inf, waited=0)
         else:
-            root = np.sqrt(state.rows.precision)
-            R, t = self._held.weighted(root, state.rows.linear / root)
-            if belief.remembered is not None:
-                R = np.vstack([belief.remembered.rows, R])
-                t = np.concatenate([belief.remembered.targets, t])
-            R, t = squared(R, t)
-        return R, t, solve(R, t, state.sites), state.sites
+            stack = (R, t) if state.fixed else (R, self._targets(then.rows, state.remembered))
+            then = then._replace(stack=stack, spectrum=spectrum, scale=moved)
+        return step._replace(memory=then)
 
-    def _left_out(self, R: Array, t: Array, joint: Joint, rows: _Rows) -> tuple[Array, Array]:
+    def _checked(self, base: Posterior, step: Step, *, solved: bool) -> Step:
+        """The last step in common, unless the belief would be much wider with a scale each."""
+        state: _State = step.memory
+        R, t, joint = self._solution(state)
+        state = state._replace(solution=(R, t, joint))
+        moments, own = match(base, joint.field)
+        wide, _ = match(base, solve(R, t, own).field)
+        if np.mean(wide.var) <= WIDER * np.mean(moments.var):
+            return step._replace(memory=state, solved=solved, ended=not solved)
+        state = state._replace(
+            sites=prior_sites(base), common=False, step=1.0, residual=np.inf, best=np.inf, waited=0
+        )
+        return step._replace(memory=state, change=max(1.0, step.change))  # a new beginning
+
+    def _on_their_own(self, base: Posterior, estimate: Moments, state: _State) -> Step:
+        """An iteration of expectation propagation: every site as its coefficient wants it."""
+        R, t = self._stack(state.rows, state.remembered)
+        joint = solve(R, t, state.sites)
+        new, sites = match(base, joint.field)
+        omega, V = self._left_out(R, t, joint, state.rows)
+        g, curvature = self.channel.output(self.y, omega, V)
+        rows = state.rows if state.fixed else state.rows.matched(omega, V, g, curvature)
+        residual = max(
+            _mismatch(new, joint.field.A + sites.precision, joint.mean, joint.var),
+            state.rows.mismatch(omega, V, g),
+        )
+        then = state.watched(residual)
+        # An undecided coefficient answers its field by more than it was given: field.A var > 1. Two
+        # that stand for each other would swing, so its step is shorter by that gain.
+        steps = then.step / np.maximum(1.0, joint.field.A * new.var)
+        return Step(
+            tilt=joint.field,
+            estimate=new,
+            memory=then._replace(
+                sites=state.sites.towards(sites, steps),
+                rows=state.rows.towards(rows, then.step),
+                solution=(R, t, joint),
+            ),
+            change=relative_change(new, estimate),
+            # Rows contradict the model if they do so both before and after they were learned. A
+            # single row left out of a heavy-tailed coefficient leaves a site that is no forecast.
+            health=min(state.before, _health(g, curvature)),
+            solved=residual < ENOUGH or _resolved(new, self.channel),
+            ended=then.waited >= PATIENCE,
+            solver="robust",
+            reason=f"{sites.held} undecided coefficients held" if sites.held else "",
+        )
+
+    def _targets(self, rows: RowSites, remembered: Remembered | None) -> Array:
+        t = rows.linear / np.sqrt(rows.precision)
+        return t if remembered is None else np.concatenate([remembered.targets, t])
+
+    def _stack(self, rows: RowSites, remembered: Remembered | None) -> tuple[Array, Array]:
+        """All rows with unit noise, remembered and new, and their targets; at most N of them."""
+        root = np.sqrt(rows.precision)
+        R, t = self._held.weighted(root, rows.linear / root)
+        if remembered is not None:
+            R = np.vstack([remembered.rows, R])
+            t = np.concatenate([remembered.targets, t])
+        return squared(R, t)
+
+    def _solution(self, state: _State) -> tuple[Array, Array, Joint]:
+        """All rows, their targets and the Gaussian behind the last step."""
+        if state.solution is not None:
+            return state.solution
+        sites, rows = state.seen  # type: ignore[misc]  # there is a last step
+        R, t = self._stack(rows, state.remembered)
+        return R, t, solve(R, t, sites)
+
+    def _left_out(self, R: Array, t: Array, joint: Joint, rows: RowSites) -> tuple[Array, Array]:
         """Mean and variance of each new row . x had this one row not been seen, (M,) each."""
-        precision, linear = rows
         if len(R) < R.shape[1]:
-            omega, V = joint.left_out(t, slice(len(R) - self.rows, None))
-            return omega / np.sqrt(precision), np.maximum(V / precision, TINY)
-        var = self._held.spread(joint.root, joint.D)
-        rest = np.maximum(1.0 - precision * var, ROUNDING)
-        mean = self._held.means(joint.mean)
-        return (mean - var * linear) / rest, np.maximum(var / rest, TINY)
+            return _in_units(joint.left_out(t, slice(len(R) - self.rows, None)), rows)
+        return self._cavities(joint.mean, joint.root, joint.D, rows)
+
+    def _cavities(self, mean: Array, root: Array, D: Array, rows: RowSites) -> tuple[Array, Array]:
+        """The same from the Gaussian of all coefficients, of covariance diag(D) - root' root."""
+        var = self._held.spread(root, D)
+        rest = np.maximum(1.0 - rows.precision * var, ROUNDING)
+        omega = (self._held.means(mean) - var * rows.linear) / rest
+        return omega, np.maximum(var / rest, TINY)
 
 
-def _matched_rows(old: _Rows, omega: Array, V: Array, g: Array, curvature: Array) -> _Rows:
-    """The sites with which z ~ N(omega, V) gets the mean and variance that the channel gives it.
+def _in_units(left_out: tuple[Array, Array], rows: RowSites) -> tuple[Array, Array]:
+    """Rows of unit noise in the units of what was seen."""
+    omega, V = left_out
+    return omega / np.sqrt(rows.precision), np.maximum(V / rows.precision, TINY)
 
-    Rows whose channel would widen z (a curvature that is not positive) keep the site they had.
-    """
-    rest = 1.0 - V * curvature
-    sound = (curvature >= 0.0) & (rest > 0.0)
-    precision = np.clip(
-        np.where(sound, curvature / np.where(sound, rest, 1.0), old.precision),
-        FAINTEST / V,
-        1.0 / (QUIETEST * V),
-    )
-    return _Rows(precision, np.where(sound, g + precision * (omega + V * g), old.linear))
+
+def _resolved(new: Moments, channel: Channel) -> bool:
+    """Nothing is left that floating point could learn."""
+    return float(np.mean(new.var)) < channel.resolution * power(new)
 
 
 def _health(g: Array, curvature: Array) -> float:
     return health(float(np.mean(np.square(g))), float(np.mean(curvature)))
 
 
-def _mismatch(new: Moments, sites: Sites, joint: Joint) -> float:
+def _mismatch(new: Moments, precision: Array, mean: Array, var: Array) -> float:
     """How far the Gaussian is from the moments it should have, in posterior standard deviations."""
-    wanted = 1.0 / (joint.field.A + sites.precision)
-    off = np.square(new.mean - joint.mean) / np.maximum(wanted, joint.var)
-    spread = np.square(wanted - joint.var) / np.square(np.maximum(wanted, joint.var))
+    wanted = 1.0 / precision
+    off = np.square(new.mean - mean) / np.maximum(wanted, var)
+    spread = np.square(wanted - var) / np.square(np.maximum(wanted, var))
     return float(np.sqrt(np.mean(off) + np.mean(spread)))
-
-
-def _row_mismatch(rows: _Rows, omega: Array, V: Array, g: Array) -> float:
-    """The same for z: the channel's mean against that of the row's site."""
-    shrink = 1.0 / (1.0 + rows.precision * V)
-    off = (omega + V * g) - (omega + V * rows.linear) * shrink
-    return float(np.sqrt(np.mean(np.square(off) / (V * shrink))))
-
-
-def _mix(old: Array, new: Array, step: float) -> Array:
-    return (1.0 - step) * old + step * new
