@@ -7,8 +7,8 @@ float64, one thread a worker, against one process with two threads on the same r
 same iteration written with dask.array on the same workers. Least time of many, in turns.
 
 apart.csv: `streams.absorb_apart` against one stream over the same 16 batches of 300 rows, N = 1000,
-the signal of unit power a row: the ratio of the final errors, by the mean of its logarithm over
-three seeds.
+the signal of a row of power 1 (Gaussian coefficients) or 0.2 (sparse ones): the ratio of the final
+errors, by the mean of its logarithm over three seeds.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def best(works, repeats, turns):
     least = [np.inf] * len(works)
     for _ in range(turns):
         for k, work in enumerate(works):
-            time.sleep(0.05)
+            time.sleep(0.02)
             for _ in range(repeats):
                 begin = time.perf_counter()
                 work()
@@ -105,7 +105,7 @@ def iterations(out):
         far = designs.Distributed([functools.partial(block, k) for k in range(WORKERS)], client)
         for name, averaged in (("GAMP, vector variances", False), ("AMP, scalar variances", True)):
             here, there = (d.averaged() if averaged else d for d in (designs.as_design(Phi), far))
-            one, ours = best([iteration(here, y), iteration(there, y)], repeats=10, turns=20)
+            one, ours = best([iteration(here, y), iteration(there, y)], repeats=3, turns=120)
             (theirs,) = best([dask_iteration(client, averaged)], repeats=5, turns=3)
             table.append(
                 {
