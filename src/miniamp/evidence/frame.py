@@ -1,8 +1,8 @@
-"""A frame for features as they come: scales and centres fixed at first sight, and an intercept."""
+"""A frame for features as they come: where their zeros and units are, and an intercept."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from miniamp.designs.dense import checked_matrix
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Where each feature's zero and unit are, fixed when the feature is first seen to vary.
+    """Where each feature's zero and unit are: zeros fixed at first sight, units too or followed.
 
     A stream cannot be standardised: its means and scales are only known at the end. It need not be.
     Any fixed change of zero and unit is a change of coordinates under which a belief stays valid
@@ -28,12 +28,19 @@ class Frame:
     square of its other values for a unit; the others take mean and standard deviation. The
     intercept is a last column of ones; give it a wide prior with `priors.WithIntercept`.
 
+    A prior of one width says how much each feature is expected to matter, and with units of one
+    standard deviation all are expected to matter alike. `following` keeps the units at the root
+    mean square of all rows so far, zeros among them, which for rare features is only known late;
+    the belief then changes units with `belief.stretched(old.stretch(new))`, which is exact.
+
     Attributes
     ----------
     centre, scale : (N,) arrays
         Zero and unit of each feature; the scale is 0 while the feature has not varied.
     started : (N,) array of bool
         Which features have a centre.
+    counted : int
+        Rows that the scales were taken from, where they are followed.
 
     Examples
     --------
@@ -43,18 +50,28 @@ class Frame:
     array([[1., 0., 1.]])
     >>> frame.seeing(np.array([[2e6, 4.0], [2e6, 6.0]])).scale  # the second feature now varies
     array([1.e+06, 1.e+00])
+    >>> old = Frame.none(1).following(np.array([[0.0], [4.0], [0.0], [0.0]]))
+    >>> new = old.following(np.zeros((12, 1)))
+    >>> old.scale, new.scale, old.stretch(new)  # a coefficient is half as large a unit
+    (array([2.]), array([1.]), array([0.5, 1. ]))
     """
 
     centre: Array
     scale: Array
     started: Array
+    counted: int = 0
+
+    @classmethod
+    def none(cls, size: int) -> Frame:
+        """The frame of so many features of which nothing has been seen."""
+        return cls(np.zeros(size), np.zeros(size), np.zeros(size, dtype=bool))
 
     @classmethod
     def of(cls, Phi: Given) -> Frame:
         """The frame of a first batch."""
         size = Phi.shape[1] if hasattr(Phi, "shape") and len(Phi.shape) == 2 else 0
         size = size or checked_matrix(Phi).shape[1]
-        return cls(np.zeros(size), np.zeros(size), np.zeros(size, dtype=bool)).seeing(Phi)
+        return cls.none(size).seeing(Phi)
 
     def seeing(self, Phi: Given) -> Frame:
         """The frame that also fixes the features which vary in `Phi` for the first time."""
@@ -83,7 +100,33 @@ class Frame:
         # A column that is constant up to rounding has not varied.
         scale[new] = np.where(scale[new] > CONSTANT * np.abs(centre[new]), scale[new], 0.0)
         started[new] = True
-        return Frame(centre, scale, started)
+        return replace(self, centre=centre, scale=scale, started=started)
+
+    def following(self, Phi: Given) -> Frame:
+        """The frame whose units are the root mean squares of all rows so far, these among them.
+
+        Centres stay where they were first. What was framed before is carried over by `stretch`.
+        """
+        first = self.seeing(Phi)
+        part: Any = scipy.sparse.csc_array(Phi) if scipy.sparse.issparse(Phi) else Phi
+        if scipy.sparse.issparse(Phi):  # centres of sparse rows may still be those of dense ones
+            filled = np.diff(part.indptr)
+            away = np.square(part.data - np.repeat(first.centre, filled))
+            sums = np.bincount(np.repeat(np.arange(len(filled)), filled), away, len(filled))
+            power = sums + (part.shape[0] - filled) * np.square(first.centre)
+        else:
+            part = checked_matrix(Phi)
+            power = np.sum(np.square(part - first.centre), axis=0)
+        counted = self.counted + part.shape[0]
+        power = power + self.counted * np.square(self.scale)
+        scale = np.where(first.scale > 0.0, np.sqrt(power / counted), 0.0)
+        return replace(first, scale=np.where(scale > 0.0, scale, first.scale), counted=counted)
+
+    def stretch(self, new: Frame, *, intercept: bool = True) -> Array:
+        """By how much the coefficients grow, (N,) or (N + 1,), when their features' units do."""
+        both = (self.scale > 0.0) & (new.scale > 0.0)
+        factor = np.divide(new.scale, self.scale, out=np.ones_like(self.scale), where=both)
+        return np.append(factor, 1.0) if intercept else factor
 
     def rows(self, Phi: Given, *, intercept: bool = True) -> Any:
         """`Phi` in this frame, (M, N) or with the intercept's ones (M, N + 1); sparse stays sparse.

@@ -27,7 +27,7 @@ from miniamp.evidence.joint import (
     squared,
 )
 from miniamp.evidence.row_sites import RowSites, first_sites
-from miniamp.evidence.spectrum import Spectrum
+from miniamp.evidence.spectrum import Marginals, Spectrum, common_scale
 from miniamp.posterior import Moments, Posterior, Remembered
 from miniamp.tilt import Tilt
 
@@ -176,32 +176,38 @@ class RobustBatch(DrawnRows):
     def _in_common(self, base: Posterior, estimate: Moments, state: _State) -> Step:
         """An iteration of vector AMP: the sites of all coefficients move by one factor."""
         R, t = state.stack or self._stack(state.rows, state.remembered)
-        tall = len(R) >= R.shape[1]
-        spectrum = state.spectrum or Spectrum(R, state.sites.precision)
-        now = spectrum.at(state.scale, state.sites.linear, t)
-        new = base.tilted(now.field).moments
-        scale = spectrum.scale_for(now.field, new.var, state.scale)
-        residual = _mismatch(new, now.field.A + scale * spectrum.shape, now.mean, now.var)
+        wide, spectrum, shape = len(R) < R.shape[1], state.spectrum, state.sites.precision
+        now: Joint | Marginals
+        if wide or state.fixed:
+            spectrum = spectrum or Spectrum(R, shape)
+            shape = spectrum.shape
+            now = spectrum.at(state.scale, state.sites.linear, t)
+        else:  # a tall stack is rotated to fewer rows: new targets cost as much as new rows
+            now = solve(R, t, state.sites)
+        A, new = now.field.A, base.tilted(now.field).moments
+        scale = common_scale(shape, A, new.var, state.scale)
+        residual = _mismatch(new, A + scale * shape, now.mean, now.var)
         rows, renewed, figure = state.rows, False, state.before
-        if not (tall and state.fixed and figure < SOUND):
-            if tall:
-                omega, V = self._cavities(now.mean, *spectrum.covariance(state.scale), rows)
-            else:
+        if wide or not state.fixed or figure >= SOUND:
+            if wide and spectrum is not None:
                 new_rows = slice(len(R) - self.rows, None)
                 omega, V = _in_units(spectrum.left_out(state.scale, now.white, t, new_rows), rows)
+            else:
+                joint = now if isinstance(now, Joint) else solve(R, t, state.sites)
+                omega, V = self._left_out(R, t, joint, rows)
             g, curvature = self.channel.output(self.y, omega, V)
             figure = min(figure, _health(g, curvature))
         if not state.fixed:
             residual = max(residual, rows.mismatch(omega, V, g))
             wanted = rows.matched(omega, V, g, curvature)
             stale = rows.sharper(wanted, V)
-            # A tall stack is rotated to fewer rows, so that new targets alone cost as much.
-            renewed = tall or (residual < STALE * stale and stale > ALIKE)
-            renewed = renewed and (tall or state.renewals < RENEWALS)
-            residual = max(residual, stale) if tall else residual
+            if not wide:
+                residual, renewed = max(residual, stale), residual >= ENOUGH or stale >= ENOUGH
+            elif state.renewals < RENEWALS:
+                renewed = stale > ALIKE and residual < STALE * stale
             rows = wanted if renewed else rows.centred(omega, V, g, curvature)
         then = state.watched(residual)
-        solved = residual < ENOUGH or _resolved(new, self.channel)
+        solved = not renewed and (residual < ENOUGH or _resolved(new, self.channel))
         step = Step(
             tilt=now.field,
             estimate=new,
@@ -210,23 +216,19 @@ class RobustBatch(DrawnRows):
             health=figure,
             solver="robust",
         )
-        if (solved and not (renewed and not tall)) or then.waited >= PATIENCE:
+        if solved or then.waited >= PATIENCE:
             return self._checked(base, step, solved=solved)
         moved = (1.0 - then.step) * state.scale + then.step * scale
-        precision = moved * spectrum.shape
-        linear = (now.field.A + precision) * new.mean - now.field.B
+        linear = (A + moved * shape) * new.mean - now.field.B
         linear = (1.0 - then.step) * state.sites.linear + then.step * linear
         then = then._replace(
-            sites=Sites(precision, linear), rows=state.rows.towards(rows, then.step)
+            sites=Sites(moved * shape, linear), rows=state.rows.towards(rows, then.step)
         )
-        if renewed:
-            then = then._replace(stack=None, spectrum=None, scale=1.0, renewals=state.renewals + 1)
-            if not tall:
-                then = then._replace(best=np.inf, waited=0)
-        else:
+        if not renewed:
             stack = (R, t) if state.fixed else (R, self._targets(then.rows, state.remembered))
-            then = then._replace(stack=stack, spectrum=spectrum, scale=moved)
-        return step._replace(memory=then)
+            return step._replace(memory=then._replace(stack=stack, spectrum=spectrum, scale=moved))
+        then = then._replace(stack=None, spectrum=None, scale=1.0, renewals=state.renewals + 1)
+        return step._replace(memory=then._replace(best=np.inf, waited=0) if wide else then)
 
     def _checked(self, base: Posterior, step: Step, *, solved: bool) -> Step:
         """The last step in common, unless the belief would be much wider with a scale each."""

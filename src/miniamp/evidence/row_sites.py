@@ -63,9 +63,7 @@ class RowSites(NamedTuple):
 
 def first_sites(channel: Channel, y: Array, omega: Array, V: Array) -> tuple[RowSites, bool]:
     """The sites of rows z ~ N(omega, V), and whether they are the same under any other belief."""
-    here, there = (
-        channel.output(y, o, v) for o, v in ((omega, V), (omega + np.sqrt(V), 2.0 * V))
-    )
+    here, there = (channel.output(y, o, v) for o, v in ((omega, V), (omega + np.sqrt(V), 2.0 * V)))
     with np.errstate(divide="ignore", invalid="ignore"):
         # The noise of a Gaussian site: 1/curvature less what was not known before.
         one, other = 1.0 / here[1] - V, 1.0 / there[1] - 2.0 * V

@@ -63,29 +63,24 @@ class Spectrum:
         field = Tilt(precision * known / rest, (pull + known * linear) / rest)
         return Marginals((linear + pull) / precision, rest / precision, field, white)
 
-    def covariance(self, scale: float) -> tuple[Array, Array]:
-        """root and D with which the covariance is diag(D) - root' root."""
-        D = 1.0 / (scale * self.shape)
-        damped = np.sqrt(1.0 + self.squares / scale)[:, None]
-        return self.SV * (self.root * D) / damped, D
-
     def left_out(self, scale: float, white: Array, t: Array, some: slice) -> tuple[Array, Array]:
         """Mean and variance of `some` of the rows . x had they not been seen (targets t)."""
         k = np.square(self.U[some]) @ (scale / (scale + self.squares))
         return t[some] - self.U[some] @ white / k, np.maximum(1.0 / k - 1.0, ROUNDING)
 
-    def scale_for(self, field: Tilt, var: Array, scale: float) -> float:
-        """The common scale with which the variances under the field add up to those of `var`.
 
-        Each coefficient is counted in units of its own site, whatever its scale.
-        """
-        A, total = field.A, float(np.sum(var * self.shape))
-        least = LOOSE * float(np.sum(A * self.shape) / np.sum(np.square(self.shape)))
-        for _ in range(STEPS):
-            each = self.shape / (A + scale * self.shape)
-            step = (float(np.sum(each)) - total) / float(np.sum(np.square(each)))
-            new = float(np.clip(scale + step, scale / FACTOR, scale * FACTOR))
-            done, scale = abs(new - scale) < LOOSE * scale, new
-            if done:
-                break
-        return max(scale, least)
+def common_scale(shape: Array, A: Array, var: Array, scale: float) -> float:
+    """The scale with which sites scale * shape under fields A have variances that add up to `var`.
+
+    Each coefficient is counted in units of its own site. From `scale` on, by Newton's method.
+    """
+    total = float(np.sum(var * shape))
+    least = LOOSE * float(np.sum(A * shape) / np.sum(np.square(shape)))
+    for _ in range(STEPS):
+        each = shape / (A + scale * shape)
+        step = (float(np.sum(each)) - total) / float(np.sum(np.square(each)))
+        new = float(np.clip(scale + step, scale / FACTOR, scale * FACTOR))
+        done, scale = abs(new - scale) < LOOSE * scale, new
+        if done:
+            break
+    return max(scale, least)
