@@ -10,8 +10,9 @@ from miniamp.evidence.joint import Joint, Sites, solve, squared
 from miniamp.posterior import Posterior, Remembered
 from miniamp.tilt import Tilt
 
-#: Rounds of matching the variances; the first already has most of it.
-ROUNDS = 8
+#: Rounds of matching the variances, at most, and the share of a precision that ends them: the first
+#: round already has most of it.
+ROUNDS, MATCHED = 8, 1e-3
 
 
 def compressed(belief: Posterior, R: Array, t: Array, joint: Joint, sites: Sites) -> Posterior:
@@ -62,5 +63,7 @@ def matched_precision(
     A = np.minimum(np.square(dropped).T @ (1.0 / (1.0 + joint.variance_of(dropped))), c)
     for _ in range(ROUNDS):
         trial = solve(kept, targets, Sites(sites.precision + A, sites.linear))
-        A = np.clip(0.5 * A + 0.5 * (c - trial.field.A), 0.0, c)
+        last, A = A, np.clip(0.5 * A + 0.5 * (c - trial.field.A), 0.0, c)
+        if np.max(np.abs(A - last) / (sites.precision + c)) < MATCHED:
+            break
     return np.asarray(A)
