@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
-BENCH  ?= *
+BENCH  ?=
 
 # One process a core, so one thread a process: more only makes them wait for each other.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
@@ -35,7 +35,7 @@ format: $(VENV)/.dev  ## put the code in shape
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.dev  ## ratios against peers and against the machine's limit
-	@set -e; for script in benchmarks/$(BENCH).py; do echo "== $$script"; $(BIN)/python "$$script"; done
+	$(BIN)/python -m benchmarks$(if $(BENCH),.$(BENCH))
 
 docs: $(VENV)/.docs  ## the manual, as HTML
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html

@@ -1,59 +1,84 @@
-"""Run the benchmarks: one table on the screen, its numbers in CSV, a plot.
+"""Run the benchmarks of speed: one table on the screen, its numbers in CSV, a plot.
 
-python -m benchmarks [names of cases] writes benchmarks/results/speed.csv and speed.png.
+    python -m benchmarks [--out FOLDER] [names of cases]
+
+writes speed.csv and speed.png to benchmarks/results, or to the folder that is named.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
-import sys
+import os
 from pathlib import Path
 
-from benchmarks import growth, speed
+import numpy as np
+from threadpoolctl import threadpool_info
+
+from benchmarks import growth, peers, speed, startup
 from benchmarks.timing import Row
 from miniamp.designs import threads
 
 RESULTS = Path(__file__).parent / "results"
+CASES = {
+    case.__name__: case for case in (*speed.CASES, *peers.CASES, *growth.CASES, *startup.CASES)
+}
 
 
-def main(wanted: list[str]) -> None:
+def machine() -> str:
+    """Cores and threads, of ours and of BLAS."""
+    np.ones((2, 2)) @ np.ones(2)
+    blas = ", ".join(
+        f"{pool['internal_api']} {pool['version']} with {pool['num_threads']} threads"
+        for pool in threadpool_info()
+        if pool["user_api"] == "blas"
+    )
+    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+    return f"{os.cpu_count()} cores, miniamp with {threads.cores()} threads, {blas}{load}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="case", help=", ".join(CASES))
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    unknown = sorted(set(given.names) - set(CASES))
+    if unknown:
+        parser.error(f"no such case: {', '.join(unknown)}; there are {', '.join(CASES)}")
+    said = f"{machine()}; least time of many, sides in turns"
+    print(f"{said}\n\n{'case':76s} {'ours':>10s} {'theirs':>10s} {'':9s} {'figure':>8s}  target")
     rows: list[Row] = []
-    print(f"{threads.cores()} threads; least time of many, sides taken in turns\n")
-    print(f"{'case':70s} {'ours':>10s} {'theirs':>10s}      {'figure':>8s}  target")
-    for case in (*speed.CASES, *growth.CASES):
-        if wanted and case.__name__ not in wanted:
-            continue
-        for row in case():
+    for name in given.names or CASES:
+        for row in CASES[name]():
             rows.append(row)
-            mark = "" if row.met else "  missed"
-            print(
-                f"{row.case:70s} {row.ours:10.3f} {row.theirs:10.3f} {row.unit:4s} "
-                f"{row.figure:8.2f}  {row.target}{mark}",
-                flush=True,
-            )
-    RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / "speed.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0].record()))
+            print(row, flush=True)
+    given.out.mkdir(parents=True, exist_ok=True)
+    with (given.out / "speed.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0].record()), lineterminator="\n")
         writer.writeheader()
         writer.writerows(row.record() for row in rows)
-    plot(rows, RESULTS / "speed.png")
+        writer.writerow({"case": f"measured with {said}"})
+    plot(rows, given.out / "speed.png")
 
 
 def plot(rows: list[Row], path: Path) -> None:
-    """A bar a case, green where the target is met."""
+    """A bar a case: green where the target is met, red where not, grey where there is none."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 0.5 * len(rows) + 1.2), layout="constrained")
+    figure = Figure(figsize=(12, 0.36 * len(rows) + 1.2), layout="constrained")
     axes = figure.subplots()
-    colours = ["tab:green" if row.met else "tab:red" for row in rows]
+    colours = {True: "tab:green", False: "tab:red", None: "tab:gray"}
     axes.barh(
-        [f"{row.case} ({row.target})" for row in rows], [r.figure for r in rows], color=colours
+        [f"{row.case} ({row.target})" for row in rows],
+        [max(row.figure, 1e-3) for row in rows],
+        color=[colours[row.met] for row in rows],
     )
     axes.set_xscale("log")
-    axes.set_xlabel("measured figure")
+    axes.set_xlabel("figure: ratio of times, share of the limit, or slope")
+    axes.tick_params(axis="y", labelsize=7)
     axes.invert_yaxis()
     figure.savefig(path, dpi=120)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

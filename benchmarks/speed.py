@@ -1,16 +1,16 @@
-"""One iteration against one pass of a tuned BLAS; ADF and Mini-AMP against their peers."""
+"""One iteration against one pass of a tuned BLAS, dense and sparse."""
 
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy import sparse
 
 from benchmarks.timing import Row, best, faster, slower
-from miniamp import Posterior, Stop, absorb, channels, designs, evidence, priors
-from miniamp.evidence import Batch, adf
+from miniamp import Posterior, channels, designs, priors
+from miniamp.evidence import Batch
 
 PRIOR = priors.GaussBernoulli(rho=0.3)
 
@@ -23,7 +23,7 @@ def problem(rows: int, columns: int, noise: float = 1e-8):
     return Phi, x, Phi @ x + np.sqrt(noise) * rng.standard_normal(rows)
 
 
-def iteration(Phi, y):
+def iteration(Phi, y) -> Callable[[], object]:
     """A refinement in the midst of a batch, ready to be repeated."""
     batch, belief = Batch(Phi, y, channels.Gaussian(1e-4)), Posterior(PRIOR, Phi.shape[1])
     step = batch.refine(belief, *batch.start(belief))
@@ -49,16 +49,9 @@ def large() -> Iterator[Row]:
     vector()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    share = peak / Phi.nbytes
-    yield Row(
-        "memory of a GAMP iteration over Phi itself",
-        peak / 1e6,
-        Phi.nbytes / 1e6,
-        "MB",
-        share,
-        "<= 0.15 of Phi",
-        share <= 0.15,
-    )
+    share, megabytes = peak / Phi.nbytes, (peak / 1e6, Phi.nbytes / 1e6)
+    case = "memory of a GAMP iteration over Phi itself"
+    yield Row(case, *megabytes, "MB", share, "<= 0.15 of Phi", share <= 0.15)
 
 
 def small() -> Iterator[Row]:
@@ -81,65 +74,4 @@ def stored_by_rows() -> Iterator[Row]:
     yield slower("GAMP iteration, same", vector, scipy, 1.5)
 
 
-def online() -> Iterator[Row]:
-    try:
-        from river import linear_model
-    except ImportError:
-        return
-    rows, columns = 400, 1000
-    Phi, _, y = problem(rows, columns)
-    start, channel = Posterior(PRIOR, columns), channels.Gaussian(1e-4)
-    as_dicts = [dict(enumerate(row)) for row in Phi.tolist()]
-    model = linear_model.LinearRegression()
-
-    def river():
-        for row, seen in zip(as_dicts[:40], y, strict=False):
-            model.learn_one(row, seen)
-
-    ridge = Posterior(priors.Gaussian(), columns)
-    ours, like, theirs = best(
-        lambda: adf(start, Phi, y, channel),
-        lambda: adf(ridge, Phi, y, channel),
-        river,
-        repeats=2,
-    )
-    case = "ADF a row, N = 1000, against river's LinearRegression"
-    yield faster(f"{case}, Gaussian prior", like / rows, theirs / 40, 20.0)
-    yield faster(f"{case}, spike and slab", ours / rows, theirs / 40, 20.0)
-    dots = best(lambda: [row @ y_ for row, y_ in zip(Phi, Phi, strict=True)], repeats=2)[0]
-    eta = best(lambda: PRIOR.moments(np.ones(columns), Phi[0]), repeats=20)[0]
-    yield slower(
-        "ADF a row, against two NumPy dot products and eta", ours / rows, 2 * dots / rows + eta, 2.0
-    )
-
-
-def numpy_amp(Phi, y, noise, tol):
-    """AMP as one writes it in an afternoon: `eq:amp1` to `eq:amp3`."""
-    rows, columns = Phi.shape
-    x, V, z, V_old = np.zeros(columns), 0.3, np.zeros(rows), np.inf
-    for _ in range(500):
-        z = y - Phi @ x + V / (noise + V_old) * z
-        A = rows / columns / (noise + V)
-        new, var = PRIOR.moments(A, Phi.T @ z / (noise + V) + A * x)
-        V_old, V, moved = V, float(np.mean(var)), np.mean(np.abs(new - x))
-        x = new
-        if moved < tol:
-            break
-    return x
-
-
-def to_convergence() -> Iterator[Row]:
-    Phi, x, y = problem(1200, 2000)
-    start, channel = Posterior(PRIOR, 2000), channels.Gaussian(1e-8)
-
-    def mini_amp():
-        rows = evidence.Batch(designs.Averaged(Phi), y, channel)
-        return absorb(start, rows, Stop(500, 1e-6))[0].mean
-
-    ours, theirs = best(mini_amp, lambda: numpy_amp(Phi, y, 1e-8, 1e-6), repeats=1)
-    errors = [np.mean((m - x) ** 2) for m in (mini_amp(), numpy_amp(Phi, y, 1e-8, 1e-6))]
-    case = f"AMP to convergence, N = 2000, alpha = 0.6 (errors {errors[0]:.1e}, {errors[1]:.1e})"
-    yield faster(case, ours, theirs, 2.0)
-
-
-CASES = (large, small, stored_by_rows, online, to_convergence)
+CASES = (large, small, stored_by_rows)

@@ -46,6 +46,24 @@ def naive_curve(alpha_b: float = 0.35, batches: int = 8, tol: float = 1e-12) -> 
     return errors
 
 
+def curves() -> tuple[float, float, float]:
+    """Seconds of a curve by a prior that nothing is known of, of one more, and of naive iteration.
+
+    The second curve has batches of another size, so that only what is known of the prior is shared.
+    """
+    known = sparse()
+    theory.learning_curve(known, CHANNEL, 0.3, alpha_max=3.0)
+
+    def least(task: Callable[[], object], repeats: int) -> float:
+        return min(seconds(task) for _ in range(repeats))
+
+    return (
+        least(lambda: theory.learning_curve(sparse(), CHANNEL, 0.35, alpha_max=3.0), 10),
+        least(lambda: theory.learning_curve(known, CHANNEL, 0.35, alpha_max=3.0), 10),
+        least(naive_curve, 3),
+    )
+
+
 def main() -> None:
     """Measure and print one line a target."""
     curve = seconds(lambda: theory.learning_curve(sparse(), CHANNEL, 0.35, alpha_max=3.0))

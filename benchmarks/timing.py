@@ -12,7 +12,10 @@ REST = 0.05
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: a figure, what it is measured against, and the target."""
+    """One line of the table: a figure, what it is measured against, and the target.
+
+    `met` is None where there is no target: the figure is only reported.
+    """
 
     case: str
     ours: float
@@ -20,14 +23,22 @@ class Row:
     unit: str
     figure: float
     target: str
-    met: bool
+    met: bool | None
 
     def record(self) -> dict[str, object]:
-        """The line as it goes to the CSV file."""
-        return asdict(self)
+        """The line as it goes to the CSV file, in so many digits as mean something."""
+        made = asdict(self)
+        numbers = {name: f"{made[name]:.4g}" for name in ("ours", "theirs", "figure")}
+        met = "" if self.met is None else "yes" if self.met else "no"
+        return made | numbers | {"met": met}
+
+    def __str__(self) -> str:
+        mark = "" if self.met is not False else "  missed"
+        sides = f"{self.ours:10.4g} {self.theirs:10.4g} {self.unit:9s}"
+        return f"{self.case:76s} {sides} {self.figure:8.3g}  {self.target}{mark}"
 
 
-def best(*works: Callable[[], object], repeats: int, turns: int = 5) -> list[float]:
+def best(*works: Callable[[], object], repeats: int, turns: int = 8) -> list[float]:
     """Least seconds of each work, in `turns` rounds of `repeats`, after one call to warm up."""
     for work in works:
         work()
@@ -48,9 +59,14 @@ def slower(case: str, ours: float, theirs: float, most: float) -> Row:
     return Row(case, 1e3 * ours, 1e3 * theirs, "ms", ratio, f"<= {most:g} x", ratio <= most)
 
 
-def faster(case: str, ours: float, theirs: float, least: float) -> Row:
-    """Ours must be at least `least` times as fast as theirs."""
+def faster(case: str, ours: float, theirs: float, least: float | None) -> Row:
+    """Ours must be at least `least` times as fast as theirs; None has it only reported."""
     ratio = theirs / ours
-    return Row(
-        case, 1e3 * ours, 1e3 * theirs, "ms", ratio, f">= {least:g} x faster", ratio >= least
-    )
+    target = "x faster" if least is None else f">= {least:g} x faster"
+    met = None if least is None else ratio >= least
+    return Row(case, 1e3 * ours, 1e3 * theirs, "ms", ratio, target, met)
+
+
+def below(case: str, ours: float, limit: float, unit: str) -> Row:
+    """Ours must be at most `limit`."""
+    return Row(case, ours, limit, unit, ours / limit, f"<= {limit:g} {unit}", ours <= limit)

@@ -183,9 +183,7 @@ def sweep(
     of length one, gets the sum of the answers.
     """
     rows = len(y)
-    omega, V = np.empty(_GROUP), np.empty(_GROUP)
-    if not squares:
-        V[:] = v[0]
+    omega, V = np.empty(_GROUP), np.full(_GROUP, v[0])
     behind, before = Phi[:0], slice(0, 0)
     for start in range(0, rows, _GROUP):
         ahead, here = Phi[start : start + _GROUP], slice(start, min(start + _GROUP, rows))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -131,14 +132,14 @@ class LogTable:
 
     def _fit(self, key: int, parts: int) -> tuple[Array, Array, float]:
         width = DECADE / parts
-        points = chebyshev.chebpts1(POINTS)
+        points = _grid(POINTS)
         bottoms = self._start + key * DECADE + width * np.arange(parts)
         s = bottoms[:, None] + width * (points + 1.0) / 2.0
         logs = self._log_f(s.ravel()).reshape(s.shape)
         to_coefficients = _transform(POINTS)
         coefficients = logs @ to_coefficients
         integrands = np.exp(logs + s) @ to_coefficients
-        integrals = np.stack([chebyshev.chebint(c, lbnd=-1.0, scl=width / 2.0) for c in integrands])
+        integrals = chebyshev.chebint(integrands, lbnd=-1.0, scl=width / 2.0, axis=1)
         totals = integrals.sum(axis=1)  # every Chebyshev polynomial is 1 at the right end
         integrals[:, 0] += np.concatenate([[0.0], np.cumsum(totals)[:-1]])
         visible = logs.max(axis=1) > VANISHED
@@ -157,9 +158,15 @@ class LogTable:
         return self._below[key]
 
 
+@cache
+def _grid(points: int) -> Array:
+    """Chebyshev points of the first kind."""
+    return np.asarray(chebyshev.chebpts1(points))
+
+
+@cache
 def _transform(points: int) -> Array:
     """Matrix from values at Chebyshev points (along the last axis) to coefficients."""
-    grid = chebyshev.chebpts1(points)
-    matrix = chebyshev.chebvander(grid, points - 1) * (2.0 / points)
+    matrix = chebyshev.chebvander(_grid(points), points - 1) * (2.0 / points)
     matrix[:, 0] /= 2.0
     return np.asarray(matrix)
