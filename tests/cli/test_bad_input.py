@@ -1,5 +1,6 @@
 """Whatever is wrong is one line and an exit code, and every file stays as it was."""
 
+import io
 import struct
 
 import numpy as np
@@ -19,6 +20,12 @@ def numbers(rows=40, header="a,b,y", last=None):
     rng = np.random.default_rng(0)
     lines = [f"{a:.3f},{b:.3f},{a - b:.3f}" for a, b in rng.normal(size=(rows, 2))]
     return table(header, *lines, *([] if last is None else [last]))
+
+
+def _archive(**arrays):
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    return content.getvalue()
 
 
 #: Files beside the good ones.
@@ -47,6 +54,9 @@ FILES = {
     "array.json": b"[1, 2]\n",
     "broken.jsonl": b'{"a": 1, "y": 2}\n{"a": 1,\n',
     "one_class.csv": table("a,b,y", *(f"{i},{i % 7},yes" for i in range(40))),
+    "comma.csv": table("a;y", *(f"{i},5;{i % 7}" for i in range(1, 40))),
+    "huge.csv": table("a,b,y", *(f"{i}e307,{i % 7},{i % 5}" for i in range(-9, 10))),
+    "alone.npz": _archive(X=np.zeros((3, 2))),
     "late_class.csv": table("a,b,y", *(f"{i % 5},{i},{'uvw'[(i > 60) + i % 2]}" for i in LATE)),
     "late_city.csv": table("a,city,y", *(f"{i % 9},{'XY'[i > 60]},{i % 7}.5" for i in LATE)),
     "late_text.csv": table("a,b,y", *(f"{i % 9},{i if i < 70 else 'x'},{i % 7}" for i in LATE)),
@@ -105,7 +115,14 @@ CASES = {
     "unknown target": (("fit", "rows.csv", "--target", "z"), 1, "no column 'z'"),
     "misspelt target": (("fit", "rows.csv", "--target", "ciy"), 1, "did you mean 'city'?"),
     "target number too large": (("fit", "rows.csv", "--target", "#9"), 1, "column number 9"),
-    "unknown column": (("fit", "rows.csv", *FIT, "--columns", "a,q"), 1, "no column 'q'"),
+    "unknown column": (
+        ("fit", "rows.csv", *FIT, "--columns", "a,q"), 1, "'q', expected one of a, b, c, city, y"),
+    "no name": (("fit", "", *FIT), 1, "source: got an empty name"),
+    "targets in no array": (("fit", "alone.npz", *FIT), 1, "expected an array beside 'X'"),
+    "numbers with a comma": (("fit", "comma.csv", *FIT), 1, "row 1, column 'a': got '1,5'"),
+    "numbers too large": (("fit", "huge.csv", *FIT), 1, "change the units"),
+    "counts of labels": (("fit", "labels.csv", *FIT, "--noise", "poisson"), 1, "channel of labels"),
+    "labels without noise": (("fit", "labels.csv", *FIT, "--noise", "0"), 1, "stays as it was"),
     "target as a column": (("fit", "rows.csv", *FIT, "--columns", "a,y"), 1, "is the target"),
     "unknown category": (("fit", "rows.csv", *FIT, "--categorical", "q"), 1, "no column 'q'"),
     "text as a number": (("fit", "rows.csv", *FIT, "--categorical", "a"), 1, "'city'"),
@@ -114,7 +131,7 @@ CASES = {
     "a category that comes late": (("fit", "late_city.csv", *FIT), 1, "'Y'"),
     "a text that comes late": (("fit", "late_text.csv", *FIT), 1, "'x'"),
     "classes of numbers with a point": (
-        ("fit", "rows.csv", *FIT, "--task", "classification"), 1, "continuous"),
+        ("fit", "rows.csv", *FIT, "--task", "classification"), 1, "use --task regression"),
     "regression of text": (
         ("fit", "labels.csv", *FIT, "--task", "regression"), 1, "--task classification"),
     "counts that are none": (("fit", "rows.csv", *FIT, "--noise", "poisson"), 1, "y: got"),
@@ -155,6 +172,9 @@ CASES = {
     "new rows for nothing": (("fit", "rows.csv", *FIT, "--new-rows"), 2, "--checkpoint"),
     "missing by magic": (("fit", "rows.csv", *FIT, "--missing", "magic"), 2, "magic"),
     "model that is not there": (("predict", "no.amp", "new.csv"), 1, "no.amp"),
+    "model that is a folder": (("predict", "void", "new.csv"), 1, "void: is a folder"),
+    "no model to inspect": (("inspect", "no.amp"), 1, "check the path"),
+    "columns of a clustering": (("predict", "points.amp", "missing_b.csv"), 1, "'b'"),
     "model that is a table": (("predict", "rows.csv", "new.csv"), 1, "no checkpoint"),
     "model that is empty": (("predict", "empty.amp", "new.csv"), 1, "empty"),
     "model that is text": (("predict", "text.amp", "new.csv"), 1, "no checkpoint"),
@@ -165,8 +185,9 @@ CASES = {
     "feature missing in predict": (("predict", "rows.amp", "missing_b.csv"), 1, "'b'"),
     "too many features for a nameless model": (
         ("predict", "python.amp", "rows.csv"), 1, "features"),
-    "unseen category in predict": (("predict", "rows.amp", "new_city.csv"), 1, "'Bonn'"),
-    "text in predict": (("predict", "rows.amp", "new_text.csv"), 1, "'two'"),
+    "unseen category in predict": (
+        ("predict", "rows.amp", "new_city.csv"), 1, "; count strange ones as none: --unknown"),
+    "text in predict": (("predict", "rows.amp", "new_text.csv"), 1, "pass --categorical if"),
     "gap in predict": (("predict", "rows.amp", "new_gap.csv"), 1, "--missing mean"),
     "drop in predict": (("predict", "rows.amp", "new.csv", "--missing", "drop"), 2, "out of step"),
     "predict to an unknown format": (("predict", "rows.amp", "new.csv", "-o", "p.xls"), 1, ".xls"),
@@ -175,6 +196,12 @@ CASES = {
     "level of two": (("predict", "rows.amp", "new.csv", "--level", "2"), 2, "between 0 and 1"),
     "predict with a row late that is bad": (
         ("predict", "rows.amp", "late_bad.csv", "-o", "p.csv", "--batch-size", "10"), 1, "'oops'"),
+    "new rows of no clustering": (
+        ("cluster", "points.csv", "--clusters", "2", "--new-rows"), 2, "--checkpoint"),
+    "clusters with no noise": (
+        ("cluster", "points.csv", "--clusters", "2", "--noise", "0"), 2, "above 0"),
+    "numbers too large to cluster": (
+        ("cluster", "huge.csv", "--clusters", "2"), 1, "change the units"),
     "no clusters": (("cluster", "points.csv"), 2, "--clusters"),
     "zero clusters": (("cluster", "points.csv", "--clusters", "0"), 2, "--clusters"),
     "more clusters than rows": (("cluster", "new_gap.csv", "--clusters", "3"), 1, "missing"),

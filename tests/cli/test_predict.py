@@ -99,3 +99,20 @@ def test_models_saved_in_python_serve_too(folder, run):
     assert ran.code == 0, ran.err
     assert len(ran.out.splitlines()) == 21
     assert run("inspect", "m.amp").code == 0
+
+
+@pytest.mark.parametrize("model", ["rows.amp", "points.amp"])
+def test_gaps_are_filled_by_what_the_model_knows(models, run, model):
+    """It was learned from rows without any, so no means were kept for them."""
+    header, row = ("a,b,c,city", ",1,2,Rome") if model == "rows.amp" else ("a,b,c", ",1,2")
+    (models / "gap.csv").write_text(f"{header}\n{row}\n")
+    ran = run("predict", model, "gap.csv", "--missing", "mean")
+    assert ran.code == 0, ran.err
+    learned = miniamp.load(model)
+    centre = (
+        learned._known.frame.centre[0]
+        if model == "rows.amp"
+        else learned.cluster_weights_ @ learned.cluster_centers_[:, 0]
+    )
+    (models / "full.csv").write_text(f"{header}\n{float(centre)!r}{row}\n")
+    assert run("predict", model, "full.csv").out == ran.out

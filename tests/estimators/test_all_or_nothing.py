@@ -7,9 +7,9 @@ import pytest
 
 pytest.importorskip("sklearn")
 
-from miniamp import learning
-from miniamp.errors import IllBatch
-from miniamp.estimators import MiniAMPClassifier, MiniAMPRegressor
+from miniamp import channels, learning
+from miniamp.errors import IllBatch, InvalidInput, InvalidType
+from miniamp.estimators import MiniAMPClassifier, MiniAMPClusterer, MiniAMPRegressor
 from miniamp.evidence.robust import RobustBatch
 
 ROWS = np.random.default_rng(0).normal(size=(40, 3))
@@ -29,6 +29,8 @@ BAD = {
     "y as a matrix": (ROWS, np.ones((40, 2))),
     "y as words": (ROWS, np.array(["word"] * 40)),
     "y is None": (ROWS, "none"),
+    "too large to square": (1e300 * ROWS, None),
+    "too small to square": (1e-300 * ROWS, None),
 }
 
 
@@ -75,7 +77,8 @@ def test_an_error_deep_in_the_solver_changes_nothing(kind, error, monkeypatch):
         raise error("deep inside")
 
     monkeypatch.setattr(RobustBatch, "conclude", fails_late)
-    with pytest.raises(error):
+    # What linear algebra cannot solve is a batch that is refused, in words.
+    with pytest.raises(IllBatch if error is np.linalg.LinAlgError else error):
         model.partial_fit(ROWS, y)
     assert calls
     assert pickle.dumps(model) == before
@@ -128,3 +131,58 @@ def test_a_failed_first_batch_leaves_an_unfitted_estimator(kind):
     with pytest.raises(ValueError, match=r"."):
         model.partial_fit(BAD["missing"][0], np.ones(40))
     assert vars(model) == vars(type(model)())
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [("fit_intercept", "no"), ("standardize", 2), ("noise", channels.Poisson())],
+)
+def test_parameters_that_would_be_misread_are_refused(parameter, value):
+    model, y = fitted("classifier")
+    model.set_params(**{parameter: value})
+    before = pickle.dumps(model)
+    with pytest.raises((InvalidInput, InvalidType), match=f"^{parameter}: got "):
+        model.partial_fit(ROWS, y)
+    assert pickle.dumps(model) == before
+
+
+@pytest.mark.parametrize("labels", [["a", 1] * 20, ["a", None] * 20])
+def test_labels_of_several_types_are_refused_by_name(labels):
+    with pytest.raises(InvalidType, match="y: got labels of several types"):
+        MiniAMPClassifier().fit(ROWS, np.array(labels, dtype=object))
+
+
+def test_rows_without_an_answer_are_refused_in_words():
+    """Labels at random and no noise: no plane parts them."""
+    y = np.random.default_rng(0).integers(2, size=60)
+    X = np.random.default_rng(1).normal(size=(60, 3))
+    with pytest.raises(IllBatch, match=r"X, y: got 60 rows .*; the estimator stays as it was"):
+        MiniAMPClassifier(noise=0.0).fit(X, y)
+
+
+def test_targets_too_large_to_square_change_nothing():
+    model, y = fitted("regressor")
+    before = pickle.dumps(model)
+    with pytest.raises(InvalidInput, match=r"y: got .*e\+200, expected numbers below 1e\+140"):
+        model.partial_fit(ROWS, 1e200 * y)
+    assert pickle.dumps(model) == before
+
+
+def test_a_clusterer_is_all_or_nothing():
+    model = MiniAMPClusterer(2, random_state=0).fit(ROWS)
+    for name in ("missing", "infinite", "more features", "one dimension", "no rows",
+                 "too large to square", "too small to square"):  # fmt: skip
+        before = pickle.dumps(model)
+        for learn in (model.partial_fit, model.fit):
+            if learn == model.fit and name == "more features":
+                continue  # which begins anew
+            with pytest.raises((ValueError, TypeError)):
+                learn(BAD[name][0])
+            assert pickle.dumps(model) == before, name
+
+
+def test_a_generator_cannot_be_saved_and_that_is_said(tmp_path):
+    model = MiniAMPRegressor(random_state=np.random.RandomState(0)).fit(ROWS, ROWS[:, 0])
+    with pytest.raises(InvalidInput, match=r"random_state: .*set_params\(random_state=0\)"):
+        model.save(tmp_path / "m.amp")
+    model.set_params(random_state=0).save(tmp_path / "m.amp")

@@ -66,8 +66,9 @@ def _warn(message: Warning | str, *place: object, **more: object) -> None:  # no
 
 def _in_options(message: str) -> str:
     """A message in the words of the command line: --missing mean for missing='mean'."""
+    message = message.replace("name all categories in schema={...}, or count", "count")
     return re.sub(
-        r"\b(missing|unknown|format|solver|prior|task|columns)=(?:'(\w+)'|\[\.\.\.\])?",
+        r"\b(missing|unknown|format|solver|prior|task|columns|categorical)=(?:'(\w+)'|\[\.\.\.\])?",
         lambda found: f"--{found[1]}" + (f" {found[2]}" if found[2] else ""),
         message,
     )

@@ -116,13 +116,20 @@ def _absorb(estimator: Any, batch: Batch, classes: list[str] | None) -> None:
         estimator.partial_fit(batch.X, batch.y)
         return
     y = labels_of(batch.y)
+    if y.dtype.kind == "f":
+        broken = y[y != np.rint(y)]
+        shown = broken[0] if len(broken) else y[0]
+        raise InvalidInput(
+            f"target: got {shown:g}, expected text or whole numbers for classes; use --task "
+            "regression"
+        )
     wanted: Any = classes
     if classes is not None and y.dtype.kind in "fiu":
         wanted = labels_of(_numbers(classes))
     try:
         estimator.partial_fit(batch.X, y, classes=wanted)
     except InvalidInput as error:
-        if not str(error).startswith("y: "):
+        if not str(error).startswith("y: got "):
             raise
         known = getattr(estimator, "classes_", np.unique(y) if wanted is None else wanted)
         strange = np.setdiff1d(y, known)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from miniamp.cli import choices, options
@@ -74,7 +75,7 @@ def predict(
         missing=missing.value,
         unknown=unknown.value,
         **options.reading(format_, delimiter, header),
-        **_as_learned(estimator, saved),
+        **_as_learned(estimator, saved, missing),
     )
     count = 0
     with writing(output) as writer:
@@ -85,12 +86,26 @@ def predict(
         sys.stderr.write(f"miniamp: {count:,} predictions in {output}\n")
 
 
-def _as_learned(estimator: Any, saved: dict[str, Any] | None) -> dict[str, Any]:
+def _as_learned(
+    estimator: Any, saved: dict[str, Any] | None, missing: choices.Missing
+) -> dict[str, Any]:
     """How the rows were read when the model was made, from the first row on."""
     if saved is not None:
-        return {"resume": {**saved["reading"], "position": 0}}
+        reading = {**saved["reading"], "position": 0}
+        if missing is choices.Missing.mean and reading["means"] is None:
+            # No gap was filled when the model was made: its own centre of each feature will do.
+            centre = _centre(estimator)
+            reading["means"] = {"count": np.ones_like(centre), "total": centre}
+        return {"resume": reading}
     names = estimator.__dict__.pop("feature_names_in_", None)  # the stream sees to the names
     return {} if names is None else {"columns": [str(name) for name in names]}
+
+
+def _centre(estimator: Any) -> Any:
+    """A value of each feature that says nothing."""
+    if hasattr(estimator, "cluster_centers_"):
+        return estimator.cluster_weights_ @ estimator.cluster_centers_
+    return estimator._known.frame.centre
 
 
 def forecasts(estimator: Any, X: Any, level: float) -> dict[str, Any]:

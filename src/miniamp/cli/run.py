@@ -171,6 +171,8 @@ def opened(path: Path) -> tuple[Any, dict[str, Any] | None]:
     """The estimator of a file, and what the command line wrote beside it, if it did."""
     from miniamp import estimators
 
+    if path.is_dir():
+        raise InvalidInput(f"{path}: is a folder, expected a file; name the model in it")
     estimator = estimators.load(path)
     saved = getattr(estimator, "stream_", None)
     if not isinstance(saved, dict) or "reading" not in saved:

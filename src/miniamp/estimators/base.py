@@ -18,9 +18,10 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
-from miniamp.errors import IllBatch, InvalidInput
+from miniamp.errors import IllBatch, InvalidInput, InvalidType
 from miniamp.estimators.batching import cut
 from miniamp.estimators.contradiction import in_words
 from miniamp.estimators.dask_rows import blocks_of, cluster_for, first_rows, swept
@@ -30,7 +31,7 @@ from miniamp.estimators.knowledge import Judge, Knowledge
 from miniamp.estimators.saved import Saved
 from miniamp.estimators.saving import knowledge_of, labels_of, labels_state, state_of
 from miniamp.estimators.settings import Settings, coefficient_prior
-from miniamp.estimators.tables import is_dask, plain
+from miniamp.estimators.tables import is_dask, plain, require_measurable
 from miniamp.estimators.weights import copies
 
 #: What a method that looks at rows accepts.
@@ -136,7 +137,7 @@ class StreamingEstimator(Saved, BaseEstimator):
         judge = self._judge if weights is None else partial(judge_weighted, self._judge)
         try:
             known = known.absorbed(X, Y, judge, weights)
-        except IllBatch as error:
+        except (IllBatch, np.linalg.LinAlgError) as error:
             raise in_words(error, X, self.noise) from error
         for finding in findings(known.history):
             if finding.kind not in before:
@@ -146,7 +147,12 @@ class StreamingEstimator(Saved, BaseEstimator):
         return known
 
     def _settings(self) -> Settings:
-        return Settings.checked(
+        for name in ("fit_intercept", "standardize"):
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                raise InvalidType(
+                    f"{name}: got {getattr(self, name)!r:.60}, expected True or False; choose one"
+                )
+        settings = Settings.checked(
             prior=self.prior,
             noise=self.noise,
             channel=self._channel,
@@ -158,18 +164,36 @@ class StreamingEstimator(Saved, BaseEstimator):
             fit_intercept=self.fit_intercept,
             standardize=self.standardize,
         )
+        if hasattr(self, "predict_proba") and not hasattr(settings.channel, "predict_proba"):
+            raise checks.refuse(
+                "noise",
+                f"{settings.channel!r}",
+                "a channel of labels",
+                "use channels.Logistic(), or leave it out",
+            )
+        return settings
 
     def _rows(
         self, X: Given, y: Given, weights: Given, *, reset: bool
     ) -> tuple[Any, Array, Array | None]:
         """Rows, targets and weights, checked; a row of weight k is there k times."""
-        X, y = self._validated(plain(X), plain(y), reset)
-        Y = self._targets(y)
+        try:
+            X, y = self._validated(plain(X), plain(y), reset)
+            Y = self._targets(y)
+        except TypeError as error:
+            if "not supported between instances" not in str(error):
+                raise
+            raise InvalidType(
+                "y: got labels of several types, expected one; make all of them text, or numbers"
+            ) from None
+        require_measurable("X", X)
+        require_measurable("y", Y)
         if weights is None:
             return X, Y, None
         weights = _check_sample_weight(
             plain(weights), X, dtype=np.float64, ensure_non_negative=True
         )
+        require_measurable("sample_weight", weights)
         taken, rest = copies(weights)
         return X[taken], Y[taken], rest
 

@@ -23,6 +23,7 @@ from miniamp.arrays import Array, Given
 from miniamp.estimators.clusters import Clusters, Settings
 from miniamp.estimators.saved import Saved
 from miniamp.estimators.saving import labels_of, labels_state, matrix_of, matrix_state
+from miniamp.estimators.tables import require_measurable
 
 #: What a method that looks at rows accepts.
 ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
@@ -151,6 +152,7 @@ class MiniAMPClusterer(
             settings = self._settings()
             size = checks.count("batch_size", self.batch_size)
             X = validate_data(self, X, **ACCEPTED)
+            require_measurable("X", X)
             state = self._fresh(settings, X.shape[1])
             for rows in _chunks(X.shape[0], max(size, settings.n_clusters)):
                 state = state.absorbed(X[rows])
@@ -164,6 +166,7 @@ class MiniAMPClusterer(
             settings = self._settings()
             first = not hasattr(self, "_state")
             X = validate_data(self, X, reset=first, **ACCEPTED)
+            require_measurable("X", X)
             old = self._fresh(settings, X.shape[1]) if first else self._state.under(settings)
             state = old.absorbed(X)
             self._take(state, state.last_labels)

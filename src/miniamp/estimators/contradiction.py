@@ -9,12 +9,12 @@ import numpy as np
 from miniamp.errors import IllBatch
 
 
-def in_words(error: IllBatch, X: Any, noise: Any) -> IllBatch:
+def in_words(error: IllBatch | np.linalg.LinAlgError, X: Any, noise: Any) -> IllBatch:
     """The same refusal, saying of the rows X what may be the matter with them.
 
     Parameters
     ----------
-    error : IllBatch
+    error : IllBatch or LinAlgError
         What the solvers said.
     X : (M, N) array or sparse matrix
         The rows.
@@ -29,11 +29,16 @@ def in_words(error: IllBatch, X: Any, noise: Any) -> IllBatch:
     if not isinstance(noise, str):
         causes.append("The noise may be larger than the one given: try noise='learn'.")
     causes.append("If the stream itself has changed, set forget=0.9 or begin anew.")
+    health = getattr(error, "health", np.nan)
+    why = "that contradict what was learned before"
+    if health > 2.0:
+        why += f" (squared residuals {health:.3g} times as large as their error bars)"
+    elif not health < 0.5:
+        why = "for which no solver found an answer that holds"
     return IllBatch(
-        f"X, y: got {rows} rows that contradict what was learned before (mean g^2 / mean(-dg) is "
-        f"{error.health:.3g}, expected about 1); the estimator stays as it was. {' '.join(causes)}",
-        health=error.health,
-        iteration=error.iteration,
+        f"X, y: got {rows} rows {why}; the estimator stays as it was. {' '.join(causes)}",
+        health=health,
+        iteration=getattr(error, "iteration", 0),
     )
 
 

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Self
 
-from miniamp import streams
+import numpy as np
+
+from miniamp import checks, streams
 from miniamp.errors import InvalidInput
 
 
@@ -44,6 +46,13 @@ class Saved(ABC):
     def state(self, stream: dict[str, Any] | None = None) -> dict[str, Any]:
         """All of the estimator in plain values and beliefs, as `miniamp.streams.save` takes it."""
         parameters = self.get_params(deep=False)  # type: ignore[attr-defined]  # of BaseEstimator
+        if isinstance(parameters["random_state"], (np.random.RandomState, np.random.Generator)):
+            raise checks.refuse(
+                "random_state",
+                "a generator",
+                "a whole number or None in a file",
+                "set_params(random_state=0) before saving",
+            )
         return {
             "estimator": type(self).__name__,
             "parameters": parameters,

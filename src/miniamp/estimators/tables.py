@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from miniamp import checks
 from miniamp.arrays import Given
 
 
@@ -23,6 +24,34 @@ def plain(X: Given) -> Any:
     if _library(X) == "pyarrow":
         return X.to_numpy(zero_copy_only=False) if hasattr(X, "to_numpy") else np.asarray(X)
     return X
+
+
+#: Numbers whose squares neither over- nor underflow, with room for sums of them.
+LEAST, MOST = 1e-140, 1e140
+
+
+def require_measurable(name: str, values: Any) -> None:
+    """Refuse numbers so large or so small that their squares are none, which no unit could mend.
+
+    Examples
+    --------
+    >>> require_measurable("X", np.array([1.0, 1e300]))
+    Traceback (most recent call last):
+    miniamp.errors.InvalidInput: X: got 1e+300, expected numbers below 1e+140; change the units
+    """
+    values = values.data if hasattr(values, "tocsr") else values
+    if not values.size:
+        return
+    largest = float(max(values.max(), -values.min()))
+    if largest > MOST:
+        raise checks.refuse(name, f"{largest:g}", f"numbers below {MOST:g}", "change the units")
+    if 0.0 < largest < LEAST:
+        raise checks.refuse(
+            name,
+            f"{largest:g} as the largest",
+            f"zeros, or numbers above {LEAST:g}",
+            "change the units",
+        )
 
 
 def is_dask(X: Given) -> bool:

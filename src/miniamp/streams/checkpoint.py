@@ -101,7 +101,8 @@ def _refused(place: Path, why: str) -> BadCheckpoint:
             f"it to {place.name} to go on from there",
             previous=str(earlier),
         )
-    return BadCheckpoint(f"{place}: the checkpoint {why}, and no previous one is there; start anew")
+    remedy = "start anew" if place.exists() else "check the path"
+    return BadCheckpoint(f"{place}: the checkpoint {why}, and no previous one is there; {remedy}")
 
 
 def _replace(place: Path, content: bytes) -> None:

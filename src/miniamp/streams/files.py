@@ -109,6 +109,8 @@ def files_source(given: Given, y: Given, target: str | None, options: dict[str, 
 
 def found(given: str | os.PathLike[str]) -> list[Path]:
     """The files that a path, folder or pattern means, in the order of their names."""
+    if not os.fspath(given):
+        raise InvalidInput("source: got an empty name, expected a file; check the path")
     path = Path(given)
     if path.is_file() or (path.exists() and not path.is_dir()):
         return [path]

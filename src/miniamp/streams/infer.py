@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -139,6 +140,10 @@ def _column(name: str, tables: list[Table], wishes: Wishes) -> Column:
     return Column(name, CATEGORY if _all_text([t.columns[name] for t in tables]) else NUMBER)
 
 
+#: A number as it is written in half of the world.
+_DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
+
+
 def _all_text(columns: list[Cells]) -> bool:
     """Whether the column has values, and none of them is a number.
 
@@ -146,14 +151,17 @@ def _all_text(columns: list[Cells]) -> bool:
     the reader to complain about with row and value.
     """
     texts = False
+    commas = True  # whether all of them look like 1,5
     for cells in columns:
         if not is_text(cells):
             return False
         for found in first_texts(cells):
-            if found is True:
+            if not isinstance(found, str):
                 return False
             texts = True
-    return texts
+            commas = commas and _DECIMAL_COMMA.fullmatch(found) is not None
+    # Numbers with a comma are no words: left for the reader to complain about.
+    return texts and not commas
 
 
 def _labels(columns: list[Cells], labels: bool | str) -> bool:

@@ -113,11 +113,12 @@ class NPZ:
                 "by row; save it as numpy.ascontiguousarray(X), or as an NPY file"
             )
         if target is not None and target not in headers:
+            others = ", ".join(k for k in headers if k != self._key)
             raise checks.refuse(
                 "target",
                 repr(target),
-                f"one of the arrays {', '.join(k for k in headers if k != self._key)}",
-                "name the array that holds the targets",
+                f"one of the arrays {others}" if others else f"an array beside {self._key!r}",
+                "name the array that holds the targets" if others else "save one with the targets",
             )
         rows = self._header.shape[0]
         self._y: Cells = None

@@ -194,13 +194,20 @@ class Stream:
         batches = self._batches()
         first = list(itertools.islice(batches, 1))
         if not first and self.start == 0:
-            raise InvalidInput(f"{self.source.name}: has no rows to learn from; give at least one")
+            raise InvalidInput(f"{self.source.name}: has no rows; give at least one")
         self._begun = itertools.chain(first, batches)
 
     def _batches(self) -> Iterator[Batch]:
         places = Places()
-        pieces = self.source.pieces(self.start, self._needed())
-        schema, head, pieces = self._recognised(pieces)
+        needed = self._needed()
+        pieces = self.source.pieces(self.start, needed)
+        try:
+            schema, head, pieces = self._recognised(pieces)
+        except InvalidInput:
+            if needed is not None and self.source.again:
+                # Once more with all columns, so that the message can list those that there are.
+                self._recognised(self.source.pieces(self.start, None))
+            raise
         if schema is None:
             return
         encoder = Encoder(schema, self._dtype, places)
