@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -93,6 +95,8 @@ def test_dask_collections_and_files(client, problem, tmp_path) -> None:
 
 
 def test_bad_sources_are_refused(client, tmp_path) -> None:
+    with pytest.raises(InvalidInput, match=r"client: got an asynchronous one"):
+        designs.Distributed([bad_block], SimpleNamespace(asynchronous=True))
     with pytest.raises(InvalidInput, match=r"sources: got none"):
         designs.Distributed([], client)
     with pytest.raises(InvalidInput, match=r"block 0: Phi: got nan"):

@@ -34,6 +34,14 @@ def test_shares_cover_all_rows_once(rows, monkeypatch):
     assert len(parts) == min(4, rows)
 
 
+def test_a_worker_takes_what_it_was_given(monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: 1)  # what a cluster tells all of its workers
+    assert len(threads.shares(100, 10**9)) == 1
+    with threads.given(3):
+        assert len(threads.shares(100, 10**9)) == 3
+    assert len(threads.shares(100, 10**9)) == 1
+
+
 def test_small_work_stays_in_one_thread(monkeypatch):
     monkeypatch.setattr(threads, "cores", lambda: 4)
     assert threads.shares(1000, 10**5) == [slice(0, 1000)]

@@ -112,6 +112,10 @@ def current_client(client: Any = None) -> Any:
             "designs.Distributed needs Dask, which is not installed; "
             "pip install 'miniamp[distributed]'"
         ) from None
+    if getattr(client, "asynchronous", False):
+        raise checks.refuse(
+            "client", "an asynchronous one", "one that waits", "pass distributed.Client(address)"
+        )
     if client is not None:
         return client
     try:
