@@ -161,3 +161,14 @@ def test_a_row_of_zeros_says_nothing(rng):
         padded = np.vstack([Phi, np.zeros((1, 5))])
         with_zeros, _ = absorb(start, evidence.RobustBatch(padded, np.append(labels, 1.0), channel))
         np.testing.assert_allclose(with_zeros.mean, without.mean, atol=1e-4)
+
+
+@pytest.mark.parametrize("var", [0.01, 0.05, 1.0])
+def test_labels_with_a_wide_intercept_settle(rng, var):
+    # The intercept hides from the first sites how much the labels will say of everything else.
+    Phi = np.hstack([rng.normal(size=(80, 120)), np.ones((80, 1))])
+    y = np.where(Phi[:, 0] + Phi[:, 1] > 0.0, 1.0, -1.0)
+    prior = priors.WithIntercept(priors.Gaussian(var=var), 100.0)
+    rows = evidence.RobustBatch(Phi, y, channels.Probit(1.0))
+    _, info = absorb(Posterior(prior, 121, memory=121), rows)
+    assert info.converged

@@ -204,7 +204,9 @@ class RobustBatch(DrawnRows):
             if not wide:
                 residual, renewed = max(residual, stale), residual >= ENOUGH or stale >= ENOUGH
             elif state.renewals < RENEWALS:
-                renewed = stale > ALIKE and residual < STALE * stale
+                # Means that run away under variances that are too wide need new ones at once.
+                needed = residual < STALE * stale or residual >= state.residual
+                renewed = stale > ALIKE and needed
             rows = wanted if renewed else rows.centred(omega, V, g, curvature)
         then = state.watched(residual)
         solved = not renewed and (residual < ENOUGH or _resolved(new, self.channel))
