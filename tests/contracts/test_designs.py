@@ -89,6 +89,20 @@ def test_forecast_entries_and_columns_equal_dense(make, dtype, rng):
 
 
 @pytest.mark.parametrize("make", DESIGNS.values(), ids=DESIGNS)
+def test_products_for_solvers_that_decompose(make, rng):
+    Phi, x, v, y = problem(rng)
+    ours, root, weights = make(Phi), rng.normal(size=(7, COLUMNS)), rng.random(ROWS)
+    assert_same((ours.gram(), ours.means(x)), (Phi.T @ Phi, Phi @ x), 1e-12)
+    covariance = np.diag(v) - root.T @ root
+    assert_same((ours.spread(root, v),), (np.einsum("ij,jk,ik->i", Phi, covariance, Phi),), 1e-10)
+    assert_same((ours.spread(None, v),), (np.square(Phi) @ v,), 1e-12)
+    rows, targets = ours.weighted(weights, y)
+    wanted = weights[:, None] * Phi
+    assert_same((rows.T @ rows, targets @ rows), (wanted.T @ wanted, y @ wanted), 1e-12)
+    assert_same((ours.held().toarray(),), (Phi,), 1e-12)
+
+
+@pytest.mark.parametrize("make", DESIGNS.values(), ids=DESIGNS)
 def test_the_order_of_rows_does_not_matter(make, rng):
     Phi, _, _, y = problem(rng)
     order = rng.permutation(ROWS)

@@ -141,6 +141,22 @@ def test_kills_during_other_evidence(client, problem, tmp_path, moment) -> None:
     assert design.recovered >= 1
 
 
+def test_kills_between_sweeps(client, problem) -> None:
+    """The next question finds nobody, and is put to another worker at once."""
+    design = designs.Distributed(problem.sources, client)
+    pids = client.run(os.getpid)
+    start = Posterior(PRIOR, problem.N)
+    near, far = (evidence.Batch(d, problem.y, CHANNEL) for d in (problem.Phi, design))
+    here = there = (start.moments, None)
+    for sweep in range(4):
+        one, other = near.refine(start, *here), far.refine(start, *there)
+        here, there = (one.estimate, one.memory), (other.estimate, other.memory)
+        if sweep == 1:
+            os.kill(next(iter(pids.values())), signal.SIGKILL)
+    assert design.recovered >= 1
+    np.testing.assert_allclose(other.estimate.mean, one.estimate.mean, rtol=0.0, atol=1e-10)
+
+
 def dies_while_loading(source, marker: Path):
     die_once(marker)
     return source()

@@ -69,6 +69,19 @@ class Sparse(Swept):
     def toarray(self) -> Array:
         return np.asarray(self.Phi.toarray(), dtype=np.float64)
 
+    def gram(self) -> Array:
+        return np.asarray((self.Phi.T @ self.Phi).toarray(), dtype=np.float64)
+
+    def means(self, x: Array) -> Array:
+        return np.asarray(self.Phi @ x)
+
+    def spread(self, root: Array | None, D: Array) -> Array:
+        alone = np.asarray(self.Phi.power(2) @ D)
+        if root is None:
+            return alone
+        known = self.Phi @ root.T
+        return np.asarray(alone - np.einsum("ij,ij->i", known, known))
+
     def diagnosis(self) -> str:
         """Columns that are stored nowhere say nothing; rows of very different size mislead."""
         filled = np.diff(self.Phi.indptr)
