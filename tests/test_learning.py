@@ -201,3 +201,23 @@ def test_a_change_of_units_is_exact(rng, memory):
         strict=True,
     ):
         np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_units_follow_all_rows_and_the_belief_with_them(rng, kind):
+    chances = np.geomspace(0.02, 0.9, 15)
+    rows = (rng.random((400, 15)) < chances) * rng.lognormal(size=15)
+    frame, belief = evidence.Frame.none(15), Posterior(priors.Gaussian(), 16, memory=16)
+    for part in np.split(rows, 8):
+        later = frame.following(kind(part))
+        belief = belief.stretched(frame.stretch(later))
+        y = part.sum(axis=1)
+        framed = later.rows(kind(part))
+        belief, _ = absorb(belief, evidence.RobustBatch(framed, y, channels.Gaussian(1e-6)))
+        frame = later
+    power = np.sqrt(np.mean(np.square(rows - frame.centre), axis=0))
+    np.testing.assert_allclose(frame.scale, power)
+    assert frame.counted == 400
+    own, intercept = frame.coefficients(belief.mean)
+    np.testing.assert_allclose(own, 1.0, atol=1e-3)
+    assert intercept == pytest.approx(0.0, abs=1e-3)

@@ -100,7 +100,8 @@ class Model:
 
     def scaled(self, factor: float) -> Model:
         """The model that counts what it has seen `factor` times; what it learned stays."""
-        return replace(self, posterior=self.posterior.scaled(factor))
+        known = factor * self.scale_known
+        return replace(self, posterior=self.posterior.scaled(factor), scale_known=known)
 
     def stretched(self, factor: ArrayOrFloat) -> Model:
         """The model told of factor * x in the place of x, when features change their units."""

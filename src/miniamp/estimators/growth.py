@@ -35,6 +35,7 @@ def with_features(known: Knowledge, features: int) -> Knowledge:
         np.append(known.frame.centre, np.zeros(more)),
         np.append(known.frame.scale, np.full(more, 0.0 if known.settings.scaling else 1.0)),
         np.append(known.frame.started, np.zeros(more, dtype=bool)),
+        known.frame.counted,
     )
     models = tuple(replace(m, posterior=_wider(m.posterior, end, more)) for m in known.models)
     kept = known.kept

@@ -173,9 +173,11 @@ class Knowledge:
         self, X: Any, Y: Array, weights: Array | None
     ) -> tuple[Knowledge, list[Info], Design]:
         """One more batch, in a frame that has seen it."""
-        frame = self._frame.seeing(X)
+        frame = self.settings.next_frame(self._frame, X)
         design = self._design(frame, X)
-        models, infos = self._learned(self.models, design, Y, weights)
+        factor = self._frame.stretch(frame, intercept=self.settings.intercept)
+        models = tuple(m.stretched(factor) for m in self.models)
+        models, infos = self._learned(models, design, Y, weights)
         return replace(self, frame=frame, models=models), infos, design
 
     def _first_model(self, y: Array) -> Model:

@@ -59,7 +59,12 @@ def state_of(known: Knowledge) -> dict[str, Any]:
         "history": [dict(entry) for entry in known.history],
         "frame": None
         if frame is None
-        else {"centre": frame.centre, "scale": frame.scale, "started": frame.started},
+        else {
+            "centre": frame.centre,
+            "scale": frame.scale,
+            "started": frame.started,
+            "counted": frame.counted,
+        },
         "models": [
             {
                 "posterior": m.posterior,

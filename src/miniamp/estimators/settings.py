@@ -103,7 +103,7 @@ class Settings:
 
     def first_frame(self, X: Any) -> Frame:
         """Zero and unit of each feature, from the first rows."""
-        frame = Frame.of(X)
+        frame = Frame.none(X.shape[1]).following(X)
         if not self.intercept:
             # Without an intercept a feature's zero is its own.
             spread = np.hypot(frame.scale, frame.centre)
@@ -111,6 +111,10 @@ class Settings:
         if not self.scaling:
             frame = replace(frame, scale=np.ones_like(frame.scale))
         return frame
+
+    def next_frame(self, frame: Frame, X: Any) -> Frame:
+        """The frame after more rows: units of learned widths follow what is seen."""
+        return frame.following(X) if self.scaling else frame.seeing(X)
 
 
 def coefficient_prior(prior: Any) -> Any:

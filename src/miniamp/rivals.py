@@ -1,0 +1,129 @@
+"""Several models of one stream side by side, each believed as far as it has forecast well."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import softmax
+
+from miniamp import checks
+from miniamp.absorb import absorb
+from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.designs import as_design
+from miniamp.errors import InvalidInput, MiniampError
+from miniamp.evidence import AutoBatch
+from miniamp.evidence.batch import project
+from miniamp.learning import Learn, Model, Solver
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """Models that learn the same rows, and how well each has forecast them before it did.
+
+    Which prior, or how much memory, is a question that the stream answers itself: the probability
+    of a model is the product of what it gave to each batch in advance, Bayes' rule for models
+    (rows of one batch are scored one by one). Forecasts are averaged with these probabilities. The
+    average loses at most log(number of models), over the whole stream, against the best of them
+    chosen in hindsight.
+
+    Parameters
+    ----------
+    models : sequence of Model
+        At least one; best of one channel, so that they are judged by the same measure.
+    scores : tuple of float, optional
+        Logarithms of what each gave to the rows so far; -inf is a model that broke down.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp import Posterior, channels, priors
+    >>> from miniamp.learning import Model
+    >>> rng = np.random.default_rng(0)
+    >>> x = 3.0 * rng.normal(size=100) * (rng.random(100) < 0.1)
+    >>> rivals = Rivals([Model(Posterior(prior, 100), channels.Gaussian())
+    ...                  for prior in (priors.Gaussian(), priors.GaussBernoulli())])
+    >>> for _ in range(5):
+    ...     Phi = rng.normal(size=(50, 100)) / 10.0
+    ...     rivals = rivals.learned(Phi, Phi @ x + 0.1 * rng.normal(size=50))
+    >>> rivals.weights.round(3)  # the truth is sparse, and it shows
+    array([0., 1.])
+    """
+
+    models: Sequence[Model]
+    scores: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.models or not all(isinstance(m, Model) for m in self.models):
+            raise checks.refuse(
+                "models", repr(self.models)[:60], "at least one learning.Model", "list them"
+            )
+        scores = self.scores or (0.0,) * len(self.models)
+        if len(scores) != len(self.models):
+            raise checks.refuse(
+                "scores", f"{len(scores)} of them", f"{len(self.models)}, one a model", "leave out"
+            )
+        object.__setattr__(self, "models", tuple(self.models))
+        object.__setattr__(self, "scores", tuple(float(score) for score in scores))
+
+    @property
+    def weights(self) -> Array:
+        """The probability of each model, (K,)."""
+        return np.asarray(softmax(self.scores))
+
+    @property
+    def best(self) -> Model:
+        """The likeliest model."""
+        return self.models[int(np.argmax(self.scores))]
+
+    def forecast(self, Phi: Given) -> tuple[Array, Array]:
+        """Mean and variance of the observations that new rows will bring, (M,) each."""
+        alive = [(w, m.forecast(Phi)) for w, m in zip(self.weights, self.models, strict=True) if w]
+        mean = np.asarray(sum(w * m for w, (m, _) in alive))
+        return mean, np.asarray(sum(w * (v + np.square(m - mean)) for w, (m, v) in alive))
+
+    def stretched(self, factor: ArrayOrFloat) -> Rivals:
+        """All told of factor * x in the place of x, when features change their units."""
+        return replace(self, models=tuple(model.stretched(factor) for model in self.models))
+
+    def learned(
+        self, Phi: Given, y: Given, solver: Solver = AutoBatch, *, fixed: Collection[str] = ()
+    ) -> Rivals:
+        """The rivals after one more batch, which each of them has forecast and then absorbed.
+
+        A first batch only sets their scales, and is not scored. A model that cannot take the batch
+        is out; when none can, the error is raised. `fixed` are hyper-parameters that stay, of those
+        priors that have them.
+        """
+        models, scores, broken = [], [], None
+        for model, score in zip(self.models, self.scores, strict=True):
+            new, gain = model, -np.inf
+            if np.isfinite(score):
+                try:
+                    gain = _score(model, Phi, y) if model.batches else 0.0
+                    names = _names(model)
+                    stay = [name for name in fixed if name in names]
+                    new, _ = absorb(model, Learn(Phi, y, solver, fixed=stay))
+                except InvalidInput:
+                    raise
+                except MiniampError as error:
+                    gain, broken = -np.inf, error
+            models.append(new)
+            scores.append(score + gain)
+        if not np.isfinite(scores).any() and broken is not None:
+            raise broken
+        return Rivals(models, tuple(scores))
+
+
+def _score(model: Model, Phi: Given, y: Given) -> float:
+    """The logarithm of the probability that a model gives to rows it has not seen."""
+    channel = model.channel
+    omega, V = project(model.posterior, as_design(Phi))
+    return float(np.sum(channel.log_partition(channel.checked(y), omega, V)))
+
+
+def _names(model: Model) -> tuple[str, ...]:
+    prior = model.posterior.prior
+    names: tuple[str, ...] = getattr(getattr(prior, "inner", prior), "names", ())
+    return names
