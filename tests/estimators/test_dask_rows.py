@@ -12,7 +12,11 @@ import dask.array as da  # noqa: E402
 
 from miniamp import Posterior, absorb, channels, designs, evidence, priors  # noqa: E402
 from miniamp.errors import InvalidInput  # noqa: E402
-from miniamp.estimators import MiniAMPClassifier, MiniAMPRegressor  # noqa: E402
+from miniamp.estimators import (  # noqa: E402
+    MiniAMPClassifier,
+    MiniAMPClusterer,
+    MiniAMPRegressor,
+)
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # of a cluster that comes and goes
@@ -78,6 +82,20 @@ def test_classification_where_the_rows_are() -> None:
     model = MiniAMPClassifier(solver="amp").fit(da.from_array(X, chunks=(150, N)), labels)
     plain = MiniAMPClassifier(solver="amp").fit(X, labels)
     assert np.mean(model.predict(X) == plain.predict(X)) > 0.99
+    far = model.predict_proba(da.from_array(X, chunks=(110, 40)))  # asked a block at a time
+    np.testing.assert_allclose(far, model.predict_proba(X), rtol=1e-12)
+
+
+def test_clusters_a_block_at_a_time(monkeypatch) -> None:
+    rng = np.random.default_rng(3)
+    labels = np.tile([0, 1], M // 2)
+    X = np.where(labels[:, None] == 0, 1.0, -1.0) + 0.5 * rng.normal(size=(M, N))
+    plain = MiniAMPClusterer(n_clusters=2, batch_size=100, random_state=0).fit(X)
+    monkeypatch.setattr(da.Array, "__array__", None)  # what would bring all rows here
+    model = MiniAMPClusterer(n_clusters=2, batch_size=100, random_state=0)
+    model.fit(da.from_array(X, chunks=(100, 45)))
+    np.testing.assert_array_equal(model.labels_, plain.labels_)
+    np.testing.assert_allclose(model.cluster_centers_, plain.cluster_centers_, rtol=1e-12)
 
 
 @pytest.mark.usefixtures("client")

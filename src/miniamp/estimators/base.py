@@ -24,7 +24,7 @@ from miniamp.channels.base import Channel
 from miniamp.errors import IllBatch, InvalidInput, InvalidType
 from miniamp.estimators.batching import cut
 from miniamp.estimators.contradiction import in_words
-from miniamp.estimators.dask_rows import blocks_of, cluster_for, first_rows, swept
+from miniamp.estimators.dask_rows import blocks_of, cluster_for, first_rows, joined, swept
 from miniamp.estimators.health import HealthWarning, diagnose, findings
 from miniamp.estimators.judge import judge_weighted
 from miniamp.estimators.knowledge import Judge, Knowledge
@@ -231,6 +231,8 @@ class StreamingEstimator(Saved, BaseEstimator):
 
     def _seen(self, X: Given) -> Any:
         check_is_fitted(self, "n_samples_seen_")
+        if is_dask(X):
+            return joined([self._seen(block) for block in blocks_of(X)])
         X = validate_data(self, plain(X), reset=False, **ACCEPTED)
         return self._known.seen(X)
 

@@ -21,9 +21,10 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.estimators.clusters import Clusters, Settings
+from miniamp.estimators.dask_rows import blocks_of, first_rows
 from miniamp.estimators.saved import Saved
 from miniamp.estimators.saving import labels_of, labels_state, matrix_of, matrix_state
-from miniamp.estimators.tables import require_measurable
+from miniamp.estimators.tables import is_dask, require_measurable
 
 #: What a method that looks at rows accepts.
 ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
@@ -150,15 +151,27 @@ class MiniAMPClusterer(
         """
         with self._all_or_nothing():
             settings = self._settings()
-            size = checks.count("batch_size", self.batch_size)
-            X = validate_data(self, X, **ACCEPTED)
-            require_measurable("X", X)
-            state = self._fresh(settings, X.shape[1])
-            for rows in _chunks(X.shape[0], max(size, settings.n_clusters)):
-                state = state.absorbed(X[rows])
-            self._take(state, state.labels(X))
+            size = max(checks.count("batch_size", self.batch_size), settings.n_clusters)
+            first = validate_data(self, first_rows(X) if is_dask(X) else X, **ACCEPTED)
+            require_measurable("X", first)
+            state = self._fresh(settings, first.shape[1])
+            X = X if is_dask(X) else first
+            for part in self._blocks(X):
+                for rows in _chunks(part.shape[0], size):
+                    state = state.absorbed(part[rows])
+            self._take(state, np.concatenate([state.labels(part) for part in self._blocks(X)]))
             self._warn_of_empty_clusters()
         return self
+
+    def _blocks(self, X: Any) -> Iterator[Any]:
+        """The rows: checked ones as they are, those of a Dask collection a block at a time."""
+        if not is_dask(X):
+            yield X
+            return
+        for block in blocks_of(X):
+            part = self._checked(block)
+            require_measurable("X", part)
+            yield part
 
     def partial_fit(self, X: Given, y: Given = None) -> Self:
         """Absorb one batch of rows; on any error the estimator stays as it was."""

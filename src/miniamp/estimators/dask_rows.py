@@ -9,7 +9,7 @@ import numpy as np
 
 from miniamp.arrays import Array
 from miniamp.estimators.batching import takes_amp
-from miniamp.estimators.knowledge import Knowledge
+from miniamp.estimators.knowledge import Knowledge, Seen
 
 #: The first rows, from which units are taken and the design is judged.
 FIRST_ROWS = 2000
@@ -62,6 +62,18 @@ def first_rows(X: Any) -> Any:
     if _is_frame(X):
         return X.head(FIRST_ROWS, npartitions=-1)
     return _numbers(X[:FIRST_ROWS].compute())
+
+
+def joined(blocks: list[list[Seen]]) -> list[Seen]:
+    """What is believed of the rows of several blocks, one entry a target."""
+    return [
+        Seen(
+            parts[0].channel,
+            np.concatenate([part.omega for part in parts]),
+            np.concatenate([part.V for part in parts]),
+        )
+        for parts in zip(*blocks, strict=True)
+    ]
 
 
 def _numbers(rows: Any) -> Array:
