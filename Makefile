@@ -34,7 +34,7 @@ format: $(VENV)/.dev  ## put the code in shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev  ## ratios against peers and against the machine's limit
+bench: $(VENV)/.bench  ## ratios against peers and against the machine's limit
 	$(BIN)/python -m benchmarks$(if $(BENCH),.$(BENCH))
 
 docs: $(VENV)/.docs  ## the manual, as HTML
@@ -51,7 +51,8 @@ $(BIN)/python:
 $(VENV)/.demo: EXTRAS := cli,report
 $(VENV)/.dev:  EXTRAS := dev
 $(VENV)/.docs: EXTRAS := docs,all
-$(VENV)/.demo $(VENV)/.dev $(VENV)/.docs: pyproject.toml | $(BIN)/python
+$(VENV)/.bench: EXTRAS := dev,peers
+$(VENV)/.demo $(VENV)/.dev $(VENV)/.docs $(VENV)/.bench: pyproject.toml | $(BIN)/python
 	$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11) and "miniamp needs Python 3.11 or later; make PYTHON=python3.11")'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(EXTRAS)]"
 	@touch $@

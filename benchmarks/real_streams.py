@@ -7,9 +7,9 @@ order, each row once, the rest is the test set. Scored are the forecasts made be
 learned (prequential; the first batch is left out for all) and those on the test set at the end:
 log-loss and share of errors for labels, mean squared error over the variance of y for regression.
 
-miniamp runs with one setting for all streams: four models side by side (`rivals.Rivals`), a Gaussian
-or a Laplace prior, with or without a memory of min(N, 100) rows, weighted by how well each has
-forecast so far; width, noise and scale learned, an intercept, units that follow the rows
+miniamp runs with one setting for all streams: four models side by side (`rivals.Rivals`), with a
+Gaussian or a Laplace prior, with or without a memory of min(N, 100) rows, weighted by how well each
+has forecast so far; width, noise and scale learned, an intercept, units that follow the rows
 (`evidence.Frame`). Where the scale of labels begins (`learning.LABELLED`) was chosen with the
 newsgroups and MNIST streams in sight, before it was learned. It forecasts a batch before learning
 it, as SGD does; river and Vowpal Wabbit go row by row. River and SGD have running standardisation,
