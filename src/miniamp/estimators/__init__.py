@@ -12,6 +12,7 @@ except ImportError as error:
 from miniamp.estimators.classifier import MiniAMPClassifier
 from miniamp.estimators.clusterer import MiniAMPClusterer
 from miniamp.estimators.health import Finding, HealthReport, HealthWarning
+from miniamp.estimators.merging import merge
 from miniamp.estimators.regressor import MiniAMPRegressor
 from miniamp.estimators.saving import load
 
@@ -23,4 +24,5 @@ __all__ = [
     "MiniAMPClusterer",
     "MiniAMPRegressor",
     "load",
+    "merge",
 ]

@@ -75,11 +75,14 @@ def merge(a: Posterior, b: Posterior) -> Posterior:
         MergeWarning,
         stacklevel=2,
     )
-    return _together(a, b)
+    return together(a, b)
 
 
-def _together(a: Posterior, b: Posterior) -> Posterior:
-    """Both tilts, and under them the remembered rows of both as if they were seen now."""
+def together(a: Posterior, b: Posterior) -> Posterior:
+    """Both tilts, and under them the remembered rows of both as if they were seen now.
+
+    The fields of remembered rows are not looked at: the rows are solved anew.
+    """
     tilt = a.tilt + b.tilt
     belief = Posterior(a.prior, a.size, tilt, memory=max(a.memory, b.memory))
     seen = [belief.remembered for belief in (a, b) if belief.remembered is not None]
