@@ -8,12 +8,11 @@ from miniamp import channels, priors, theory
 from miniamp.experiments import look
 from miniamp.experiments.claims import CLOSE, CLOSE_QUICK, Claim, deviation, medians
 from miniamp.experiments.figure import Figure, Scale, Tables
-from miniamp.experiments.streaming import MINI_AMP, curve_rows, realisation
+from miniamp.experiments.streaming import MINI_AMP, THEORY, curve_rows, realisation
 from miniamp.experiments.tables import Row, Table
 from miniamp.experiments.tasks import Task
 
 HERE = "miniamp.experiments.beyond_parts"
-THEORY = "state evolution"
 SIZES, ALPHA_MAX = (0.25, 0.5, 1.0), 4.0
 
 

@@ -103,7 +103,6 @@ class Deviation(NamedTuple):
     """How far medians are from state evolution, in decades; nan where nothing can be compared."""
 
     mean: float
-    worst: float
     points: int
 
     def __str__(self) -> str:
@@ -137,6 +136,6 @@ def deviation(
     if leave_out is not None:
         used &= ~np.isin(k, leave_out)
     if not used.any():  # nan is close to nothing: without a point no claim holds
-        return Deviation(np.nan, np.nan, 0)
+        return Deviation(np.nan, 0)
     off = np.abs(np.log10(median[used] / predicted[used]))
-    return Deviation(float(off.mean()), float(off.max()), int(used.sum()))
+    return Deviation(float(off.mean()), int(used.sum()))

@@ -14,6 +14,7 @@ from miniamp.experiments.figure import Figure, Scale, Tables
 from miniamp.experiments.streaming import (
     MINI_AMP,
     STREAMING_VB,
+    THEORY,
     curve_rows,
     realisation,
 )
@@ -21,7 +22,7 @@ from miniamp.experiments.tables import Row, Table
 from miniamp.experiments.tasks import Task
 
 HERE = "miniamp.experiments.figure1"
-THEORY, MMSE, OFFLINE, ONLINE = "state evolution", "MMSE", "offline", "online"
+MMSE, OFFLINE, ONLINE = "MMSE", "offline", "online"
 THRESHOLD = "threshold"
 
 #: A batch whose size is within this share of its own threshold S_k may jump early or late.
@@ -192,14 +193,14 @@ def _draw_panel(ax: Any, table: Table, panel: Panel) -> None:
         runs = table.where(kind=MINI_AMP, alpha_b=a)
         if len(runs):
             k, *quartiles = medians(runs, "batch", "mse")
-            shown = _thinned(len(k), 14)
+            shown = look.thinned(len(k), 14)
             places = alpha[k.astype(int) - 1][shown]
             values = [_shown(q, panel)[shown] for q in quartiles]
             look.bars(ax, places, values, STYLES[a], zorder=3, clip_on=False)
         runs = table.where(kind=STREAMING_VB, alpha_b=a)
         if len(runs):
             k, *quartiles = medians(runs, "batch", "mse")
-            shown = _thinned(len(k), 8)
+            shown = look.thinned(len(k), 8)
             look.bars(
                 ax, alpha[k.astype(int) - 1][shown], [q[shown] for q in quartiles], STYLES[a],
                 marker="x", markersize=5.5, markeredgewidth=1.3, markeredgecolor=STYLES[a].colour,
@@ -209,12 +210,6 @@ def _draw_panel(ax: Any, table: Table, panel: Panel) -> None:
 def _shown(error: Array, panel: Panel) -> Array:
     """Errors of zero stand on the lower edge."""
     return np.maximum(error, panel.bottom)
-
-
-def _thinned(points: int, most: int) -> slice:
-    """Not more than about so many markers on a line."""
-    every = max(1, points // most)
-    return slice(every - 1, None, every)
 
 
 def _legend(made: Any) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from miniamp.experiments import look, mixture, real_clusters
 from miniamp.experiments.claims import Claim, medians
 from miniamp.experiments.figure import Figure, Scale, Tables
-from miniamp.experiments.streaming import MINI_AMP
+from miniamp.experiments.streaming import MINI_AMP, THEORY
 from miniamp.experiments.tables import Table
 from miniamp.experiments.tasks import Task
 
@@ -70,9 +70,7 @@ def draw(tables: Tables) -> Any:
     left, right = halves[0].subplots(1, 2)
     _draw_mixture(left, right, tables["mixture"])
     handles, labels = left.get_legend_handles_labels()
-    halves[0].legend(
-        handles, labels, loc="outside lower center", ncols=7, fontsize=8, frameon=False
-    )
+    look.below(halves[0], handles, labels, 7)
     if real:
         axes = halves[1].subplots(1, len(real), squeeze=False)[0]
         for ax, data, mark in zip(axes, real, "cde", strict=False):
@@ -80,9 +78,7 @@ def draw(tables: Tables) -> Any:
             look.letter(ax, mark, TITLES[data])
         axes[0].set_ylabel("cumulative accuracy")
         handles, labels = axes[0].get_legend_handles_labels()
-        halves[1].legend(
-            handles, labels, loc="outside lower center", ncols=3, fontsize=8, frameon=False
-        )
+        look.below(halves[1], handles, labels, 3)
     return made
 
 
@@ -90,15 +86,14 @@ def _draw_mixture(left: Any, right: Any, table: Table) -> None:
     for i, a in enumerate(mixture.SIZES):
         style = look.style(i)
         for ax, value in ((left, "mse"), (right, "loss")):
-            line = table.where(kind=mixture.THEORY, alpha_b=a)
+            line = table.where(kind=THEORY, alpha_b=a)
             ax.plot(line["alpha"], line[value], color=style.colour, zorder=2)
             seeded = table.where(kind=mixture.SEEDED, alpha_b=a)
             if len(seeded):
                 ax.plot(seeded["alpha"], seeded[value], color=style.colour, ls=":", zorder=2)
             runs = table.where(kind=MINI_AMP, alpha_b=a)
             k, *quartiles = medians(runs, "batch", value)
-            every = max(1, len(k) // 14)
-            shown = slice(every - 1, None, every)
+            shown = look.thinned(len(k), 14)
             places = line["alpha"][k.astype(int) - 1][shown]
             look.bars(ax, places, [q[shown] for q in quartiles], style, zorder=3)
         left.plot(
@@ -153,7 +148,7 @@ def judge(tables: Tables, scale: Scale) -> list[Claim]:
 
 
 def _follows(table: Table, a: float, scale: Scale) -> Claim:
-    line = table.where(kind=mixture.THEORY, alpha_b=a)
+    line = table.where(kind=THEORY, alpha_b=a)
     runs = table.where(kind=MINI_AMP, alpha_b=a)
     off = {}
     for value in ("mse", "loss"):
@@ -174,8 +169,8 @@ def _follows(table: Table, a: float, scale: Scale) -> Claim:
 
 def _symmetric(table: Table) -> Claim:
     below = [a for a in mixture.SIZES if a < mixture.ALPHA_C]
-    last = [table.where(kind=mixture.THEORY, alpha_b=a)["loss"][-1] for a in below]
-    mse = table.where(kind=mixture.THEORY, alpha_b=below[0])["mse"][-1]
+    last = [table.where(kind=THEORY, alpha_b=a)["loss"][-1] for a in below]
+    mse = table.where(kind=THEORY, alpha_b=below[0])["mse"][-1]
     return Claim(
         "3 left",
         "below alpha_c = 0.25, from the symmetric point",

@@ -11,12 +11,11 @@ from miniamp.absorb import Stop
 from miniamp.experiments import look
 from miniamp.experiments.claims import CLOSE, CLOSE_QUICK, Claim, deviation, medians
 from miniamp.experiments.figure import Figure, Scale, Tables
-from miniamp.experiments.streaming import MINI_AMP, STOP, curve_rows, realisation
+from miniamp.experiments.streaming import MINI_AMP, STOP, THEORY, curve_rows, realisation
 from miniamp.experiments.tables import Row, Table
 from miniamp.experiments.tasks import Task
 
 HERE = "miniamp.experiments.figure4"
-THEORY = "state evolution"
 PRIOR, CHANNEL = priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-8)
 ALPHA_B, BATCHES = 0.35, 8
 

@@ -83,6 +83,12 @@ def outlined(width: float) -> Any:
     return [Stroke(linewidth=width + 1.8, foreground="white"), Normal()]
 
 
+def thinned(points: int, most: int) -> slice:
+    """Not more than about so many markers on a line."""
+    every = max(1, points // most)
+    return slice(every - 1, None, every)
+
+
 def plain_log(ax: Any) -> None:
     """Plain numbers on a logarithmic axis that spans a decade or two; call when all is drawn."""
     from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter

@@ -9,7 +9,7 @@ from miniamp import channels, priors
 from miniamp.absorb import Stop, absorb
 from miniamp.arrays import Array
 from miniamp.evidence import FactorBatch
-from miniamp.experiments.streaming import MINI_AMP, seeded
+from miniamp.experiments.streaming import MINI_AMP, THEORY, seeded
 from miniamp.experiments.tables import Row
 from miniamp.posterior import Posterior
 from miniamp.theory import lowrank
@@ -22,7 +22,7 @@ ALPHA_MAX = 4.0
 #: Overlap by chance that a finite problem starts with; it grows, so a factor shifts the escape by a
 #: batch or two (errata L14).
 SEED = 1e-4
-THEORY, SEEDED = "state evolution", "state evolution, seeded"
+SEEDED = f"{THEORY}, seeded"
 
 #: How far a batch below the threshold is iterated decides how fast it leaves the symmetric point.
 STOP = Stop(max_iter=200, tol=1e-7)

@@ -15,7 +15,7 @@ from miniamp.evidence import Batch, MeanFieldBatch
 from miniamp.experiments.tables import Row
 from miniamp.posterior import Posterior
 
-MINI_AMP, STREAMING_VB = "Mini-AMP", "streaming VB"
+MINI_AMP, STREAMING_VB, THEORY = "Mini-AMP", "streaming VB", "state evolution"
 
 #: Near a threshold a finite problem wanders for ever at an error that is fine all the same, and a
 #: tolerance of 1e-6 already gives that of 1e-13 (errata E4).

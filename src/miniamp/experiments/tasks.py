@@ -77,11 +77,6 @@ def finished(task: Task, parts: Path) -> list[Row] | None:
     return rows
 
 
-def seconds_spent(tasks: Sequence[Task], parts: Path) -> float:
-    """Computing time of these tasks, as noted when they were run."""
-    return float(sum(json.loads((parts / t.file).read_text())["seconds"] for t in tasks))
-
-
 def run_all(
     tasks: Sequence[Task], parts: Path, jobs: int, tell: Callable[[Task], None] = lambda _: None
 ) -> None:
