@@ -38,7 +38,7 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
     forget : float
         For drifting streams: what is known counts this many times as much when a batch comes.
     solver : "auto", "amp" or "robust"
-        AMP for independent features, expectation propagation for any; "auto" looks at the rows.
+        AMP for independent features, vector AMP with memory for any; "auto" looks at the rows.
     max_iter, tol : int, float
         When to stop iterating a batch.
     fit_intercept : bool
