@@ -27,8 +27,6 @@ SETTLED = 0.01
 PRIOR_STEPS = 5
 #: The same for the noise, at fixed cavities: EM is slow where the noise is far below the unknown.
 NOISE_STEPS = 30
-#: Weight of batch k in the noise, k^-0.6: early batches, judged with poor hyper-parameters, fade.
-FADING = 0.6
 #: The power of z that a first batch of labels or counts is taken to have, until left-out rows say
 #: better.
 LABELLED = 8.0
@@ -61,8 +59,9 @@ class Model:
         The channel; likewise.
     batches : int
         How many batches have taught it; the first sets the scale of everything (`initial`).
-    scale_known : float
-        What left-out labels have told of the scale of z: Fisher's information on its logarithm.
+    scale_known, noise_known : float
+        What left-out rows have told of the scale of z (its logarithm) and of the variance of the
+        noise: Fisher's information.
 
     Examples
     --------
@@ -83,6 +82,7 @@ class Model:
     channel: Channel
     batches: int = 0
     scale_known: float = 0.0
+    noise_known: float = 0.0
 
     @property
     def mean(self) -> Array:
@@ -100,8 +100,12 @@ class Model:
 
     def scaled(self, factor: float) -> Model:
         """The model that counts what it has seen `factor` times; what it learned stays."""
-        known = factor * self.scale_known
-        return replace(self, posterior=self.posterior.scaled(factor), scale_known=known)
+        return replace(
+            self,
+            posterior=self.posterior.scaled(factor),
+            scale_known=factor * self.scale_known,
+            noise_known=factor * self.noise_known,
+        )
 
     def stretched(self, factor: ArrayOrFloat) -> Model:
         """The model told of factor * x in the place of x, when features change their units."""
@@ -118,7 +122,8 @@ class _Round(NamedTuple):
     channel: Channel
     number: int
     stretch: float  #: logarithm of the factor by which all scales of z were changed so far
-    told: float  #: what the rows told about it
+    scale_told: float  #: what the rows told about it
+    noise_told: float  #: and about the noise
 
 
 class Learn:
@@ -127,7 +132,7 @@ class Learn:
     An iteration of `absorb` is a round of EM: the rows are solved with the hyper-parameters as they
     are, the prior is fitted to all tilts and the channel to the rows as they were known without
     themselves. The prior needs no history, because the tilts hold all data; the noise is averaged
-    over the stream with weights that let the first batches fade.
+    over the stream, each batch by what it could tell: little while its rows were hardly known.
 
     Labels and counts have no noise to learn but a scale of z, which the prior's width sets. EM is
     stuck there: a label absorbed while z had the power V becomes a pseudo-observation of size
@@ -185,12 +190,22 @@ class Learn:
         if not step.change < ASTRAY and not step.solved:
             return step._replace(memory=None, change=np.nan)
         learned = self._prior(posterior, rows, step)
-        channel = self._channel(model, rows, step)
-        more, told = self._stretch(model, rows, step, stretch)
+        channel, noise_told = self._channel(model, rows, step)
+        more, scale_told = self._stretch(model, rows, step, stretch)
         learned = _wider(learned, np.exp(more), self.fixed)
         change = max(_moved(prior, learned), _moved(rows.channel, channel))
         return step._replace(
-            memory=_Round(posterior, rows, step, learned, channel, number, stretch + more, told),
+            memory=_Round(
+                posterior,
+                rows,
+                step,
+                learned,
+                channel,
+                number,
+                stretch + more,
+                scale_told,
+                noise_told,
+            ),
             change=change,
             solved=change < SETTLED,
             ended=number >= (ROUNDS if model.batches else FIRST_ROUNDS),
@@ -199,8 +214,13 @@ class Learn:
     def conclude(self, model: Model, step: Step) -> Model:
         done: _Round = step.memory
         posterior: Posterior = done.rows.conclude(done.posterior, done.step)
-        known = model.scale_known + done.told
-        return Model(posterior.with_prior(done.prior), done.channel, model.batches + 1, known)
+        return Model(
+            posterior.with_prior(done.prior),
+            done.channel,
+            model.batches + 1,
+            model.scale_known + done.scale_told,
+            model.noise_known + done.noise_told,
+        )
 
     def remedies(self) -> Iterable[tuple[str, Evidence]]:
         yield (
@@ -218,17 +238,25 @@ class Learn:
             prior = prior.fitted(total.A, total.B, self.fixed)
         return prior
 
-    def _channel(self, model: Model, rows: DrawnRows, step: Step) -> Channel:
+    def _channel(self, model: Model, rows: DrawnRows, step: Step) -> tuple[Channel, float]:
+        """The channel with the noise of all rows so far, and what these rows tell of it.
+
+        Of a Gaussian's variance Delta a row tells 1/(2 (Delta + V)^2), half its curvature squared:
+        batches that came while V was far above Delta count next to nothing, as they must.
+        """
         if not (self.noise and rows.channel.shift_invariant):
-            return rows.channel
+            return rows.channel, 0.0
         omega, V = rows.cavity(step)
         fitted = rows.channel
         for _ in range(NOISE_STEPS):
             fitted = fitted.fitted(rows.y, omega, V)
-        # By logarithms: the first batches may be wrong by orders of magnitude.
-        weight = (model.batches + 1.0) ** -FADING
+        told = 0.5 * float(np.sum(np.square(fitted.output(rows.y, omega, V)[1])))
+        if not np.isfinite(told + model.noise_known) or not told > 0.0:
+            return fitted, 0.0  # known to the last digit, or not at all: nothing to average
+        weight = told / (told + model.noise_known)
         old, new = model.channel.parameters(), fitted.parameters()
-        return fitted.replaced(**{n: old[n] ** (1 - weight) * new[n] ** weight for n in new})
+        mean = {n: (1.0 - weight) * old[n] + weight * new[n] for n in new}
+        return fitted.replaced(**mean), told
 
     def _stretch(
         self, model: Model, rows: DrawnRows, step: Step, so_far: float

@@ -71,6 +71,7 @@ def state_of(known: Knowledge) -> dict[str, Any]:
                 "channel": m.channel,
                 "batches": m.batches,
                 "scale_known": m.scale_known,
+                "noise_known": m.noise_known,
             }
             for m in known.models
         ],
