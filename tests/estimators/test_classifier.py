@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from miniamp import channels
-from miniamp.estimators import MiniAMPClassifier
+from miniamp.estimators import MiniAMPClassifier, knowledge
 from miniamp.estimators.largest import chances_of_largest
 
 
@@ -108,6 +108,27 @@ def test_margins_of_many_rows_go_by_blocks():
     whole = chances_of_largest(margins)
     np.testing.assert_array_equal(whole[5000:5003], chances_of_largest(margins[5000:5003]))
     assert chances_of_largest(margins[:0]).shape == (0, 3)
+
+
+def test_all_classes_share_one_design(monkeypatch):
+    """Rows are framed and looked at once: what is measured of them serves every class."""
+    seen, looked = [], []
+    made, outlier = knowledge.AutoBatch, knowledge.spectral_outlier
+
+    def noted(Phi, *rest, **options):
+        seen.append(Phi)
+        return made(Phi, *rest, **options)
+
+    monkeypatch.setattr(knowledge, "AutoBatch", noted)
+    monkeypatch.setattr(
+        knowledge, "spectral_outlier", lambda design: looked.append(design) or outlier(design)
+    )
+    X, y, _ = softmax_labels(np.random.default_rng(0), 200, 80, 4, 2.0)
+    MiniAMPClassifier().partial_fit(X, y)
+    assert len(seen) >= 4
+    assert len({id(design) for design in seen}) == 1
+    assert all(design is seen[0] for design in looked)
+    assert len(looked) == 1
 
 
 def test_classes_are_asked_for_where_rows_do_not_have_them():
