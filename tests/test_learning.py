@@ -48,12 +48,41 @@ def test_learning_works_with_memory_on_correlated_rows():
     N, channel, truth = 100, channels.Gaussian(1e-2), priors.GaussBernoulli(0.2)
     problem = glm_stream(truth, channel, N, 0.5, 6, 1, design=ensembles.LowRank(5, 0.8))
     model = learned(problem, N, memory=25)
-    oracle = Posterior(truth, N, memory=25)
+    # Twenty non-zero coefficients; the error with the true prior and noise is 0.032 on this stream.
+    assert relative_error(model, problem.truth) < 0.1
+    assert float(model.channel.var) == pytest.approx(1e-2, rel=0.3)
+
+
+@pytest.mark.slow
+def test_learning_with_memory_costs_little_on_average():
+    # N = 200, seeds 1 to 4: forty non-zero coefficients teach rho and the slab to about a fifth,
+    # and one stream differs from the next by more than that.
+    N, channel, truth = 200, channels.Gaussian(1e-2), priors.GaussBernoulli(0.2)
+    ratios, noises = [], []
+    for seed in range(1, 5):
+        problem = glm_stream(truth, channel, N, 0.5, 6, seed, design=ensembles.LowRank(5, 0.8))
+        model = learned(problem, N, memory=50)
+        oracle = Posterior(truth, N, memory=50)
+        for Phi, y in problem:
+            oracle, _ = absorb(oracle, evidence.RobustBatch(Phi, y, channel))
+        ratios.append(relative_error(model, problem.truth) / relative_error(oracle, problem.truth))
+        noises.append(float(model.channel.var))
+    assert np.exp(np.mean(np.log(ratios))) < 1.2
+    assert max(ratios) < 1.6
+    np.testing.assert_allclose(noises, 1e-2, rtol=0.3)
+
+
+def test_mean_field_is_refused_as_a_teacher_of_noise(rng):
+    model = learning.Model(Posterior(priors.Gaussian(), 30), channels.Gaussian(1e-3))
+    Phi, y = rng.normal(size=(40, 30)), rng.normal(size=40)
+    with pytest.raises(InvalidInput, match=r"MeanFieldBatch.*noise=False"):
+        absorb(model, learning.Learn(Phi, y, evidence.MeanFieldBatch))
+    problem = glm_stream(priors.GaussBernoulli(0.2), channels.Gaussian(1e-2), 100, 1.0, 3, 0)
+    model = learning.Model(Posterior(GUESS, 100), channels.Gaussian(1e-4))
     for Phi, y in problem:
-        oracle, _ = absorb(oracle, evidence.RobustBatch(Phi, y, channel))
-    # Twenty non-zero coefficients teach rho and the slab to about a quarter.
-    assert relative_error(model, problem.truth) < 2.0 * relative_error(oracle, problem.truth)
-    assert float(model.channel.var) == pytest.approx(1e-2, rel=0.5)
+        model, _ = absorb(model, learning.Learn(Phi, y, evidence.MeanFieldBatch, noise=False))
+    assert relative_error(model, problem.truth) < 0.2
+    assert float(model.channel.var) == 1e-4
 
 
 def test_the_given_model_stays_and_a_scaled_one_keeps_what_it_learned():
@@ -159,7 +188,10 @@ def test_an_intercept_has_its_own_prior(rng):
     assert prior.log_partition(A, B).shape == (4,)
 
 
-@pytest.mark.parametrize(("solver", "memory"), [(evidence.Batch, 0), (evidence.RobustBatch, 50)])
+@pytest.mark.parametrize(
+    ("solver", "memory"),
+    [(evidence.Batch, 0), pytest.param(evidence.RobustBatch, 50, marks=pytest.mark.slow)],
+)
 def test_the_scale_of_labels_does_not_stay_where_it_began(solver, memory):
     # N = 100, seeds 0 to 2; z has the power 100, and 8 is where learning begins.
     N, prior, channel = 100, priors.Gaussian(var=100.0), channels.Logistic()

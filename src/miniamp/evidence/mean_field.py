@@ -105,6 +105,16 @@ class MeanFieldBatch(DrawnRows):
             health=power / memory.noise,
         )
 
+    def cavity(self, step: Step) -> tuple[Array, Array]:
+        """Refused: mean field knows no row without itself, and what it says of it is too sure."""
+        raise checks.refuse(
+            "solver",
+            "evidence.MeanFieldBatch for learning.Learn with noise=True",
+            "evidence that knows each row without itself, which mean field does not; noise learned "
+            "from its error bars, which are too small, grows from batch to batch",
+            "use evidence.AutoBatch, or noise=False: each batch then learns its own noise",
+        )
+
     def _noise(self, residual: Array, var: Array) -> float:
         """Delta that maximises the variational bound, given means and variances."""
         if not self.learn_noise:
