@@ -298,4 +298,4 @@ def test_a_noise_far_too_small_is_told_in_one_line(folder, run):
     ran = run("fit", "rows.csv", "--target", "y", "--batch-size", "24", "--noise", "1e-9")
     assert "noise" in ran.err.lower()
     assert ran.err.count("\n") == 1
-    assert ran.code == 1 or "health: The noise is larger than noise=1e-09 says" in ran.out
+    assert ran.code == 1 or "health: The noise is larger than --noise 1e-09 says" in ran.out

@@ -7,10 +7,11 @@ that was not understood, 130 for an interruption. `--debug`, anywhere, shows the
 from __future__ import annotations
 
 import os
-import re
 import sys
 import warnings
 from collections.abc import Sequence
+
+from miniamp.cli.words import in_options
 
 __all__ = ["main"]
 
@@ -61,17 +62,7 @@ def _warn_in_one_line() -> None:
 
 
 def _warn(message: Warning | str, *place: object, **more: object) -> None:  # noqa: ARG001
-    _say(f"warning: {_in_options(str(message))}", 0)
-
-
-def _in_options(message: str) -> str:
-    """A message in the words of the command line: --missing mean for missing='mean'."""
-    message = message.replace("name all categories in schema={...}, or count", "count")
-    return re.sub(
-        r"\b(missing|unknown|format|solver|prior|task|columns|categorical)=(?:'(\w+)'|\[\.\.\.\])?",
-        lambda found: f"--{found[1]}" + (f" {found[2]}" if found[2] else ""),
-        message,
-    )
+    _say(f"warning: {in_options(str(message))}", 0)
 
 
 def _report(error: Exception) -> int:
@@ -81,7 +72,7 @@ def _report(error: Exception) -> int:
         return _say(f"{explain()} (see miniamp --help)", MISUSED)
     if type(error).__name__ == "Abort":
         return _say("interrupted", INTERRUPTED)
-    return _say(_in_options(str(error)) or type(error).__name__, FAILED)
+    return _say(in_options(str(error)) or type(error).__name__, FAILED)
 
 
 def _say(message: str, code: int) -> int:

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from miniamp.cli.progress import mean_error, shown_error
+from miniamp.cli.words import in_options
 
 #: Coefficients that are listed.
 STRONGEST = 10
@@ -118,7 +119,7 @@ def show(about: dict[str, Any], console: Console) -> None:
         console.print("health: nothing found wrong")
     for finding in about["health"]:
         console.print(
-            f"health: {escape(finding['message'])} {escape(finding['remedy'])}", soft_wrap=True
+            escape(in_options(f"health: {finding['message']} {finding['remedy']}")), soft_wrap=True
         )
 
 
