@@ -55,7 +55,8 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
     coef_ : (N,) array
         Posterior means of the coefficients, in the units of X.
     coef_std_ : (N,) array
-        Their posterior standard deviations.
+        Their posterior standard deviations. Under a sparse prior most are surely zero, and
+        intervals made of these hold more of the coefficients than they say.
     intercept_ : float
         Posterior mean of the intercept.
     inclusion_probability_ : (N,) array
