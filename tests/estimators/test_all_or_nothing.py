@@ -186,3 +186,11 @@ def test_a_generator_cannot_be_saved_and_that_is_said(tmp_path):
     with pytest.raises(InvalidInput, match=r"random_state: .*set_params\(random_state=0\)"):
         model.save(tmp_path / "m.amp")
     model.set_params(random_state=0).save(tmp_path / "m.amp")
+
+
+def test_classes_are_named_as_they_are_written():
+    X, y = ROWS, (ROWS[:, 0] > 0.0).astype(int)
+    with pytest.raises(InvalidInput, match=r"got the class 2, expected one of \[0, 1\]"):
+        MiniAMPClassifier().fit(X, y).partial_fit(X, y + 1)
+    with pytest.raises(InvalidInput, match=r"got one class, 0, expected"):
+        MiniAMPClassifier().fit(X, 0 * y)

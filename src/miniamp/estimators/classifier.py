@@ -114,12 +114,12 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
         unknown = np.setdiff1d(y, classes)
         if len(unknown):
             raise InvalidInput(
-                f"y: got the class {unknown[0]!r}, expected one of {classes.tolist()[:8]}; list "
+                f"y: got the class {unknown.tolist()[0]!r}, expected one of {classes.tolist()[:8]}; list "
                 "all classes in the first call of partial_fit"
             )
         if len(classes) < 2:
             raise InvalidInput(
-                f"y: got one class, {classes[0]!r}, expected at least two; give rows of other "
+                f"y: got one class, {classes.tolist()[0]!r}, expected at least two; give rows of other "
                 "classes too, or list all with classes="
             )
         self.classes_ = classes
