@@ -114,13 +114,13 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
         unknown = np.setdiff1d(y, classes)
         if len(unknown):
             raise InvalidInput(
-                f"y: got the class {unknown.tolist()[0]!r}, expected one of {classes.tolist()[:8]}; list "
-                "all classes in the first call of partial_fit"
+                f"y: got the class {unknown.tolist()[0]!r}, expected one of "
+                f"{classes.tolist()[:8]}; list all classes in the first call of partial_fit"
             )
         if len(classes) < 2:
             raise InvalidInput(
-                f"y: got one class, {classes.tolist()[0]!r}, expected at least two; give rows of other "
-                "classes too, or list all with classes="
+                f"y: got one class, {classes.tolist()[0]!r}, expected at least two; give rows of "
+                "other classes too, or list all with classes="
             )
         self.classes_ = classes
         places = np.searchsorted(classes, y)
