@@ -67,7 +67,7 @@ def softmax_labels(rng, rows, features, classes, strength):
     return X, (chance.cumsum(axis=1) > rng.random((rows, 1))).argmax(axis=1), chance
 
 
-@pytest.mark.parametrize("noise", ["learn"])
+@pytest.mark.parametrize("noise", ["learn", channels.Logistic()])
 @pytest.mark.parametrize(
     ("features", "classes", "strength"), [(10, 3, 2.0), (10, 3, 6.0), (20, 5, 3.0), (30, 4, 1.0)]
 )

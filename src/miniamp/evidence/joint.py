@@ -90,8 +90,11 @@ def squared(R: Array, t: Array) -> tuple[Array, Array]:
     """The same rows rotated to at most N of them: exp(-|t - R x|^2/2) up to a constant."""
     if len(R) <= R.shape[1]:
         return R, t
-    Q, square = linalg.qr(R, mode="economic", check_finite=False)
-    return square, Q.T @ t
+    # The targets as one more column: the rotation itself is never formed.
+    N = R.shape[1]
+    both = np.asfortranarray(np.column_stack([R, t]))
+    square = linalg.qr(both, mode="r", overwrite_a=True, check_finite=False)[0][:N]
+    return square[:, :N], square[:, N]
 
 
 class Sites(NamedTuple):

@@ -148,7 +148,8 @@ class RobustBatch(DrawnRows):
             )
         omega, V = row_moments(belief, self._held)
         V = np.maximum(V, TINY)
-        rows, fixed = first_sites(self.channel, self.y, omega, V)
+        left = min(1.0, belief.size / self.rows)  # of V, when so many rows have been seen
+        rows, fixed = first_sites(self.channel, self.y, omega, V, left)
         before = _health(*self.channel.output(self.y, omega, V))
         # What remembered rows had decided is open again: they are solved with the new ones.
         return belief.moments, _State(prior_sites(belief), rows, fixed, before, belief.remembered)

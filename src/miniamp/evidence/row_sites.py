@@ -61,16 +61,23 @@ class RowSites(NamedTuple):
         return float(np.sqrt(np.mean(np.square(off))))
 
 
-def first_sites(channel: Channel, y: Array, omega: Array, V: Array) -> tuple[RowSites, bool]:
-    """The sites of rows z ~ N(omega, V), and whether they are the same under any other belief."""
+def first_sites(
+    channel: Channel, y: Array, omega: Array, V: Array, left: float = 1.0
+) -> tuple[RowSites, bool]:
+    """The sites of rows z ~ N(omega, V), and whether they are the same under any other belief.
+
+    Those that are not are taken where the rows together leave this part of V: each as if it were
+    alone would be too bold by far where all share a direction, such as that of a wide intercept.
+    """
     here, there = (channel.output(y, o, v) for o, v in ((omega, V), (omega + np.sqrt(V), 2.0 * V)))
     with np.errstate(divide="ignore", invalid="ignore"):
         # The noise of a Gaussian site: 1/curvature less what was not known before.
         one, other = 1.0 / here[1] - V, 1.0 / there[1] - 2.0 * V
         same = np.abs(one - other) <= SAME * np.abs(one) + QUIETEST * V
     if not same.all():
+        V = left * V
         start = RowSites(FAINTEST / V, FAINTEST / V * omega)
-        return start.matched(omega, V, *here), False
+        return start.matched(omega, V, *channel.output(y, omega, V)), False
     # Where there is noise, nothing is subtracted at V = 0, and the site is exact to the last digit.
     quiet = one <= QUIETEST * V
     g, curvature = channel.output(y, omega, np.where(quiet, QUIETEST * V, 0.0))
