@@ -118,8 +118,8 @@ def checked_matrix(Phi: Given) -> NDArray[np.float64] | NDArray[np.float32]:
         raise checks.refuse(
             "Phi", f"an empty batch of shape {array.shape}", "at least one row", "skip this batch"
         )
-    # A sum needs no temporary and is finite unless an entry is not (or it overflows: then look). Not
-    # a product of BLAS, whose threads are waited for: on a busy machine that took four times longer.
+    # A sum needs no temporary and is finite unless an entry is not (or it overflows: then look).
+    # Not a product of BLAS: its threads are waited for, four times as long on a busy machine.
     with np.errstate(over="ignore", invalid="ignore"):
         suspicious = not np.isfinite(array.sum())
     if suspicious:
