@@ -304,13 +304,14 @@ def _iterate(
 def _sound(info: Info, rows: int) -> bool:
     """Whether the batch may be added: it is finite, and its residuals agree with its error bars.
 
-    A single iteration starts from the belief itself and cannot have converged falsely, so one
-    strange row in a fully online stream is no reason to refuse it. With few rows the figure
-    fluctuates like chi-squared over its degrees of freedom: three of its standard deviations are
-    allowed for, or what a single row on a sparse coefficient may bring (`HEAVY`).
+    A single iteration that has not converged starts from the belief itself and cannot have gone
+    astray, so one strange row in a fully online stream is no reason to refuse it. With few rows the
+    figure fluctuates like chi-squared over its degrees of freedom: three of its standard deviations
+    are allowed for, or what a single row on a sparse coefficient may bring (`HEAVY`).
     """
     if not np.isfinite(info.trace[-1]):
         return False
     limit = ILL if info.converged else UNSETTLED
     chance = max(3.0 * np.sqrt(2.0 / rows), HEAVY / rows)
-    return info.iterations == 1 or info.health < limit * (1.0 + chance)
+    first_look = info.iterations == 1 and not info.converged
+    return first_look or info.health < limit * (1.0 + chance)
