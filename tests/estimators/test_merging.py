@@ -17,10 +17,10 @@ COEF = np.array([1.0, -2.0, 0.5, 0.0])
 quietly = pytest.mark.filterwarnings("ignore::miniamp.streams.MergeWarning")
 
 
-def rows(seed, count=120, scale=1.0, centre=0.0):
+def rows(seed, count=120, scale=1.0, centre=0.0, intercept=3.0):
     rng = np.random.default_rng(seed)
     X = centre + scale * rng.normal(size=(count, 4))
-    return X, X @ COEF + 3.0 + 0.3 * rng.normal(size=count)
+    return X, X @ COEF + intercept + 0.3 * rng.normal(size=count)
 
 
 def learned(model, *streams):
@@ -41,7 +41,9 @@ def test_with_all_correlations_kept_nothing_is_lost(fit_intercept):
     def new():
         return MiniAMPRegressor(priors.Gaussian(var=4.0), noise=0.09, fit_intercept=fit_intercept)
 
-    one, two = rows(0), rows(1, scale=2.0, centre=[5.0, 0.0, -3.0, 1.0])
+    truth = 3.0 if fit_intercept else 0.0
+    one = rows(0, intercept=truth)
+    two = rows(1, scale=2.0, centre=[5.0, 0.0, -3.0, 1.0], intercept=truth)
     both = merge(learned(new(), one), learned(new(), two))
     whole = learned(new(), one, two)
     np.testing.assert_allclose(both.coef_, whole.coef_, rtol=1e-3, atol=1e-3)

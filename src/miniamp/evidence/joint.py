@@ -164,4 +164,5 @@ def row_moments(belief: Posterior, rows: Design) -> tuple[Array, Array]:
     if remembered is None:
         return rows.means(belief.mean), rows.spread(None, belief.var)
     joint = solve(remembered.rows, remembered.targets, sites_of(belief))
-    return rows.means(joint.mean), rows.spread(joint.root, joint.D)
+    # Rows that are known exactly have no variance, and its rounding may be below zero.
+    return rows.means(joint.mean), np.maximum(rows.spread(joint.root, joint.D), 0.0)
