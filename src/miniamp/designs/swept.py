@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
+from operator import call
 from types import ModuleType
 from typing import Any
 
@@ -48,24 +51,25 @@ class Swept(Design):
         g, answer = np.empty(rows), np.empty(rows)
         kernel = channel.kernel()
 
-        def share(part: slice) -> tuple[Array, Array]:
+        def prepared(part: slice) -> tuple[Array, Array, Callable[[], None]]:
             pull, curvature = np.zeros(self.shape[1]), np.zeros(len(v))
             inputs, outputs = (x, v, y[part], before[part]), (g[part], answer[part])
             if kernel is None:
-                self._by_blocks(part, squares, inputs, channel.at(part), outputs, pull, curvature)
-            else:
-                numbers = (
-                    kernel.parameters if len(kernel.parameters) == 1 else kernel.parameters[part]
-                )
-                self._kernels.sweep(
-                    *self._rows(part), *inputs, squares, numbers, kernel.address, *outputs, pull,
-                    curvature,
-                )  # fmt: skip
-            return pull, curvature
+                own = (part, squares, inputs, channel.at(part), outputs, pull, curvature)
+                return pull, curvature, partial(self._by_blocks, *own)
+            numbers = kernel.parameters if len(kernel.parameters) == 1 else kernel.parameters[part]
+            sweep = partial(
+                self._kernels.sweep, *self._rows(part), *inputs, squares, numbers, kernel.address,
+                *outputs, pull, curvature,
+            )  # fmt: skip
+            return pull, curvature, sweep
 
-        sums = threads.each(share, threads.shares(rows, self.nbytes))
-        pull, curvature = sums[0]
-        for more_pull, more_curvature in sums[1:]:
+        # All that needs the interpreter comes before any thread begins: two that ask for it in turn
+        # wait for each other longer than a small sweep takes.
+        sums = [prepared(part) for part in threads.shares(rows, self.nbytes)]
+        threads.each(call, [sweep for _, _, sweep in sums])
+        pull, curvature, _ = sums[0]
+        for more_pull, more_curvature, _ in sums[1:]:
             pull += more_pull
             curvature += more_curvature
         total = float(answer.sum()) if squares else float(curvature[0])

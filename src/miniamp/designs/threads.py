@@ -15,6 +15,7 @@ from functools import cache
 from itertools import pairwise
 from typing import TypeVar
 
+Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 #: A thread is worth waking for this many bytes of Phi; waking it takes as long as reading about a
@@ -64,7 +65,7 @@ def shares(rows: int, size: int) -> list[slice]:
     return [slice(a, b) for a, b in pairwise(edges)]
 
 
-def each(work: Callable[[slice], Result], parts: list[slice]) -> list[Result]:
+def each(work: Callable[[Part], Result], parts: list[Part]) -> list[Result]:
     """`work` of every part, at the same time; the first in the calling thread.
 
     On a busy machine a thread may be long in coming: parts that none has begun when the caller is
