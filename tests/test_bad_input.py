@@ -81,7 +81,7 @@ def test_bad_rows_are_refused_by_name_and_change_nothing(entry, what):
     Phi, y, channel, name = BAD[what]
     belief = Posterior(priors.Gaussian(), N)
     before = belief.tilt
-    with pytest.raises(errors.InvalidInput) as caught:
+    with pytest.raises(errors.InvalidInputError) as caught:
         ENTRIES[entry](belief, Phi, y, channel)
     message = str(caught.value)
     assert message.startswith(f"{name}: got "), message
@@ -106,7 +106,7 @@ def test_good_rows_of_any_kind_are_taken(entry, kind):
 @pytest.mark.parametrize("label", [0.0, 2.0, 0.5])
 def test_labels_other_than_signs_are_refused(entry, label):
     labels = with_entry(np.sign(Y), label)
-    with pytest.raises(errors.InvalidInput, match=r"^y: got the label .*-1 and \+1"):
+    with pytest.raises(errors.InvalidInputError, match=r"^y: got the label .*-1 and \+1"):
         ENTRIES[entry](Posterior(priors.Rademacher(), N), PHI, labels, channels.Probit())
 
 
@@ -120,20 +120,25 @@ def test_labels_other_than_signs_are_refused(entry, label):
     ],
 )
 def test_forecast_checks_its_rows_too(Phi, channel, name):
-    with pytest.raises(errors.InvalidInput, match=f"^{name}: got "):
+    with pytest.raises(errors.InvalidInputError, match=f"^{name}: got "):
         evidence.forecast(Posterior(priors.Gaussian(), N), Phi, channel)
 
 
 @pytest.mark.parametrize("damping", [-0.1, 1.0, 2.0, np.nan, "half", [0.1, 0.2]])
 def test_damping_is_a_share(damping):
-    with pytest.raises(errors.InvalidInput, match=r"^damping: got "):
+    with pytest.raises(errors.InvalidInputError, match=r"^damping: got "):
         evidence.Batch(PHI, Y, CHANNEL, damping=damping)
 
 
 def test_every_error_is_of_one_family_and_of_the_builtin_one_too():
-    assert issubclass(errors.InvalidInput, ValueError)
-    assert issubclass(errors.InvalidType, TypeError)
-    assert issubclass(errors.MissingExtra, ImportError)
-    assert issubclass(errors.IllBatch, ArithmeticError)
-    for kind in (errors.InvalidInput, errors.InvalidType, errors.MissingExtra, errors.IllBatch):
+    assert issubclass(errors.InvalidInputError, ValueError)
+    assert issubclass(errors.InvalidTypeError, TypeError)
+    assert issubclass(errors.MissingExtraError, ImportError)
+    assert issubclass(errors.ConflictError, ArithmeticError)
+    for kind in (
+        errors.InvalidInputError,
+        errors.InvalidTypeError,
+        errors.MissingExtraError,
+        errors.ConflictError,
+    ):
         assert issubclass(kind, errors.MiniampError)

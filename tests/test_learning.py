@@ -8,7 +8,7 @@ from scipy import sparse
 
 from miniamp import Posterior, absorb, channels, evidence, learning, priors, stream
 from miniamp.datasets import ensembles, glm_stream
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 
 GUESS = priors.GaussBernoulli(0.1)
 
@@ -75,7 +75,7 @@ def test_learning_with_memory_costs_little_on_average():
 def test_mean_field_is_refused_as_a_teacher_of_noise(rng):
     model = learning.Model(Posterior(priors.Gaussian(), 30), channels.Gaussian(1e-3))
     Phi, y = rng.normal(size=(40, 30)), rng.normal(size=40)
-    with pytest.raises(InvalidInput, match=r"MeanFieldBatch.*noise=False"):
+    with pytest.raises(InvalidInputError, match=r"MeanFieldBatch.*noise=False"):
         absorb(model, learning.Learn(Phi, y, evidence.MeanFieldBatch))
     problem = glm_stream(priors.GaussBernoulli(0.2), channels.Gaussian(1e-2), 100, 1.0, 3, 0)
     model = learning.Model(Posterior(GUESS, 100), channels.Gaussian(1e-4))
@@ -161,7 +161,7 @@ def test_a_frame_fixes_a_feature_when_it_first_varies(rng):
     assert later.scale[0] == frame.scale[0]
     assert later.centre[1] == 7.0
     assert later.rows(second)[:, 1].std() == pytest.approx(1.0, rel=0.2)
-    with pytest.raises(InvalidInput, match="Phi"):
+    with pytest.raises(InvalidInputError, match="Phi"):
         frame.rows(np.ones((2, 3)))
 
 

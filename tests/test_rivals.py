@@ -7,7 +7,7 @@ import pytest
 
 from miniamp import Posterior, channels, priors
 from miniamp.datasets import glm_stream
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.learning import Model
 from miniamp.rivals import Rivals
 
@@ -60,11 +60,11 @@ def test_forecasts_are_those_of_the_mixture(rng):
 
 
 def test_bad_rivals_are_refused_and_the_old_ones_stay(rng):
-    with pytest.raises(InvalidInput, match="models"):
+    with pytest.raises(InvalidInputError, match="models"):
         Rivals([])
     rivals = two(channels.Gaussian())
-    with pytest.raises(InvalidInput, match="scores"):
+    with pytest.raises(InvalidInputError, match="scores"):
         Rivals(rivals.models, (0.0,))
-    with pytest.raises(InvalidInput, match="Phi"):
+    with pytest.raises(InvalidInputError, match="Phi"):
         rivals.learned(rng.normal(size=(4, N + 1)), np.ones(4))
     assert rivals.scores == (0.0, 0.0)

@@ -96,7 +96,7 @@ def test_noiseless_sparse_regression_ends_at_rounding(glm):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::miniamp.errors.IllBatchWarning")
+@pytest.mark.filterwarnings("ignore::miniamp.errors.ConflictWarning")
 def test_perceptron_follows_state_evolution_until_it_is_solved(glm):
     reference = glm["perceptron_rademacher"]["minibatch"]["0.25"]
     E = np.array(reference["E_AMP"])
@@ -109,7 +109,7 @@ def test_perceptron_follows_state_evolution_until_it_is_solved(glm):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::miniamp.errors.IllBatchWarning")
+@pytest.mark.filterwarnings("ignore::miniamp.errors.ConflictWarning")
 def test_perceptron_is_not_unlearnt_once_solved():
     """Without the guard half of the runs end above 1e-3, and with a guard that looks at variances
     only one in ten: a coordinate that is wrong and certain ends a batch as solved (seed 8)."""
@@ -162,9 +162,9 @@ def test_a_batch_from_a_far_noisier_world_is_refused_and_the_stream_goes_on():
         before = belief
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", errors.IllBatchWarning)
+                warnings.simplefilter("ignore", errors.ConflictWarning)
                 ((belief, _),) = stream(belief, [batch], STOP)
-        except errors.IllBatch:
+        except errors.ConflictError:
             assert k == 2
             assert belief is before
         else:

@@ -12,7 +12,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array
-from miniamp.errors import IllBatch, IllBatchWarning, InvalidType
+from miniamp.errors import ConflictError, ConflictWarning, InvalidTypeError
 
 #: Above this figure of mean g^2 / mean(-dg) a converged batch contradicts itself. Healthy batches
 #: lie between .75 and 1.25 and the failures seen at 17 and beyond; ten leaves room for a noise
@@ -183,7 +183,7 @@ def absorb(
 
     Raises
     ------
-    IllBatch
+    ConflictError
         The rows contradict the model however carefully they are looked at.
 
     Examples
@@ -200,9 +200,11 @@ def absorb(
     """
     stop = Stop() if stop is None else stop
     if not isinstance(stop, Stop):
-        raise InvalidType(f"stop: got {stop!r}, expected a Stop; write Stop(max_iter=..., tol=...)")
+        raise InvalidTypeError(
+            f"stop: got {stop!r}, expected a Stop; write Stop(max_iter=..., tol=...)"
+        )
     if not callable(getattr(evidence, "refine", None)):
-        raise InvalidType(
+        raise InvalidTypeError(
             f"evidence: got {type(evidence).__name__}, expected evidence; "
             "wrap the rows as evidence.Batch(Phi, y, channel)"
         )
@@ -216,13 +218,13 @@ def absorb(
         warnings.warn(
             f"a batch looks unsound (mean g^2 / mean(-dg) = {info.health:.3g} after "
             f"{info.iterations} iterations, about 1 expected); trying again with {name}",
-            IllBatchWarning,
+            ConflictWarning,
             stacklevel=2,
         )
         new, info = _iterate(belief, careful, stop, remedy=name)
         if _sound(info, evidence.rows):
             return new, info
-    raise IllBatch(
+    raise ConflictError(
         f"evidence: mean g^2 / mean(-dg) is {info.health:.3g} after {info.iterations} iterations, "
         f"expected about 1; the belief is unchanged. {evidence.diagnosis()}",
         health=info.health,
@@ -262,8 +264,8 @@ def stream(
     for evidence in evidences:
         try:
             belief, info = absorb(belief, evidence, stop, forget=forget, half_life=half_life)
-        except IllBatch as error:
-            raise IllBatch(
+        except ConflictError as error:
+            raise ConflictError(
                 f"batch {k}: {error}", health=error.health, iteration=error.iteration, batch=k
             ) from error
         del evidence  # the source may need its room for the next one (enumerate would keep it)

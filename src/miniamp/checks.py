@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from miniamp.arrays import Array, Given
-from miniamp.errors import InvalidInput, InvalidType
+from miniamp.errors import InvalidInputError, InvalidTypeError
 
 
-def refuse(name: str, came: object, expected: str, remedy: str) -> InvalidInput:
+def refuse(name: str, came: object, expected: str, remedy: str) -> InvalidInputError:
     """The error for an argument that cannot be used."""
-    return InvalidInput(f"{name}: got {came}, expected {expected}; {remedy}")
+    return InvalidInputError(name, came, expected, remedy)
 
 
 def count(name: str, value: Given, least: int = 1) -> int:
@@ -26,7 +26,7 @@ def count(name: str, value: Given, least: int = 1) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise InvalidType(
+        raise InvalidTypeError(
             f"{name}: got {value!r} of type {type(value).__name__}, "
             f"expected a whole number >= {least}; pass an int"
         ) from None
@@ -158,14 +158,14 @@ def generator(name: str, value: Given) -> np.random.Generator:
     try:
         return np.random.default_rng(value)
     except (TypeError, ValueError):
-        raise InvalidType(
+        raise InvalidTypeError(
             f"{name}: got {value!r}, expected a numpy.random.Generator or an integer seed; "
             "make one with numpy.random.default_rng(0)"
         ) from None
 
 
-def _not_real(name: str, value: object) -> InvalidType:
-    return InvalidType(
+def _not_real(name: str, value: object) -> InvalidTypeError:
+    return InvalidTypeError(
         f"{name}: got {_describe(value)}, expected real numbers; "
         "convert text, dates, categories or complex numbers to floats first"
     )

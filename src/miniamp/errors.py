@@ -1,13 +1,83 @@
-"""What can go wrong, by name, so that a caller can tell bad data from a failed computation."""
+"""What can go wrong, by name, with the facts as fields and one place that words them."""
 
 from __future__ import annotations
 
+import copy
+import math
+import re
+from typing import Self
+
+#: A setting within a remedy: {noise=learn} is noise='learn' in Python, --noise learn in a shell.
+_SETTING = re.compile(r"\{(\w+)(?:=([^{}]*))?\}")
+
 
 class MiniampError(Exception):
-    """Base of every error that miniamp raises on purpose."""
+    """Base of every error that miniamp raises on purpose.
+
+    Parameters
+    ----------
+    argument : str
+        What cannot be used: a parameter, a file, a row of a file.
+    received : str
+        What it was.
+    expected : str
+        What it must be.
+    remedy : str
+        One action. A setting is written `{name=value}` and shown as the reader would type it.
+
+    Examples
+    --------
+    >>> error = InvalidInputError("noise", "-1", "a variance > 0", "or let {noise=learn} find it")
+    >>> str(error)
+    "noise: got -1, expected a variance > 0; or let noise='learn' find it"
+    >>> print(error.relabelled("--noise").as_typed("shell"))
+    --noise: got -1, expected a variance > 0; or let --noise learn find it
+    """
+
+    def __init__(
+        self, argument: str, received: object = "", expected: str = "", remedy: str = ""
+    ) -> None:
+        super().__init__(argument, received, expected, remedy)
+        self.argument = argument
+        self.received = str(received)
+        self.expected = expected
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return self.as_typed("python")
+
+    def as_typed(self, where: str) -> str:
+        """The message, with settings as they are typed in "python" or in a "shell"."""
+        message = self.argument
+        if self.received:
+            message += f": got {self.received}"
+        if self.expected:
+            message += f"{',' if self.received else ':'} expected {self.expected}"
+        if self.remedy:
+            message += f"; {_settings(self.remedy, where)}"
+        return message
+
+    def relabelled(self, argument: str) -> Self:
+        """The same error about an argument under another name."""
+        error = copy.copy(self)
+        error.argument = argument
+        return error
 
 
-class InvalidInput(MiniampError, ValueError):
+def _settings(remedy: str, where: str) -> str:
+    def typed(found: re.Match[str]) -> str:
+        name, value = found[1], found[2]
+        if where == "shell":
+            return f"--{name.replace('_', '-')}" + ("" if value is None else f" {value}")
+        if value is None:
+            return name
+        literal = re.fullmatch(r"[-+.\de]+|True|False|None|.*[\[({.].*", value) is not None
+        return f"{name}={value if literal else repr(value)}"
+
+    return _SETTING.sub(typed, remedy)
+
+
+class InvalidInputError(MiniampError, ValueError):
     """An argument cannot be used as it came; the message names it, and what to do.
 
     Nothing was changed: whatever held a belief before holds the same belief now.
@@ -18,19 +88,19 @@ class InvalidInput(MiniampError, ValueError):
     >>> miniamp.priors.Gaussian(var=-1.0)
     Traceback (most recent call last):
     ...
-    miniamp.errors.InvalidInput: var: got -1.0, expected a finite number > 0; ...
+    miniamp.errors.InvalidInputError: var: got -1.0, expected a finite number > 0; ...
     """
 
 
-class InvalidType(InvalidInput, TypeError):
+class InvalidTypeError(InvalidInputError, TypeError):
     """An argument is of a type that cannot be turned into what is needed."""
 
 
-class MissingExtra(MiniampError, ImportError):
+class MissingExtraError(MiniampError, ImportError):
     """A feature needs an optional dependency; the message names the extra to install."""
 
 
-class BadCheckpoint(InvalidInput):
+class CheckpointError(InvalidInputError):
     """A checkpoint file is cut short, altered or no checkpoint; it was not used.
 
     Attributes
@@ -39,13 +109,21 @@ class BadCheckpoint(InvalidInput):
         Path of the checkpoint before it, where there is a sound one.
     """
 
-    def __init__(self, message: str, *, previous: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        argument: str,
+        received: object = "",
+        expected: str = "",
+        remedy: str = "",
+        *,
+        previous: str | None = None,
+    ) -> None:
+        super().__init__(argument, received, expected, remedy)
         self.previous = previous
 
 
-class IllBatch(MiniampError, ArithmeticError):
-    """A batch could not be absorbed soundly, and the belief is what it was before it.
+class ConflictError(MiniampError, ArithmeticError):
+    """A batch contradicts the model, and the belief is what it was before it.
 
     Tilts cannot be undone, so a batch that converged to a contradiction (its residuals far larger
     than its own error bars) is refused before its tilt is added.
@@ -53,7 +131,8 @@ class IllBatch(MiniampError, ArithmeticError):
     Attributes
     ----------
     health : float
-        The figure mean g^2 / mean(-dg) of the last attempt; about 1 when all is well.
+        Squared residuals over their expected value in the last attempt, mean g^2 / mean(-dg);
+        about 1 when all is well.
     iteration : int
         The iteration at which the last attempt ended.
     batch : int or None
@@ -61,13 +140,21 @@ class IllBatch(MiniampError, ArithmeticError):
     """
 
     def __init__(
-        self, message: str, *, health: float, iteration: int, batch: int | None = None
+        self,
+        argument: str,
+        received: object = "",
+        expected: str = "",
+        remedy: str = "",
+        *,
+        health: float = math.nan,
+        iteration: int = 0,
+        batch: int | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(argument, received, expected, remedy)
         self.health = health
         self.iteration = iteration
         self.batch = batch
 
 
-class IllBatchWarning(UserWarning):
+class ConflictWarning(UserWarning):
     """A batch looked unsound and is being tried again in a more careful way."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat
-from miniamp.errors import InvalidType
+from miniamp.errors import InvalidTypeError
 from miniamp.tilt import Tilt
 
 
@@ -208,7 +208,7 @@ class Posterior:
 def checked_prior(prior: Prior, size: int) -> Prior:
     """`prior`, if it is one and has hyper-parameters for `size` coefficients."""
     if not callable(getattr(prior, "moments", None)):
-        raise InvalidType(
+        raise InvalidTypeError(
             f"prior: got {prior!r}, expected a prior such as priors.Gaussian(var=1.0); "
             "see miniamp.priors"
         )

@@ -12,7 +12,7 @@ from miniamp import checks
 from miniamp.absorb import absorb
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.designs import as_design
-from miniamp.errors import InvalidInput, MiniampError
+from miniamp.errors import InvalidInputError, MiniampError
 from miniamp.evidence import AutoBatch
 from miniamp.evidence.batch import project
 from miniamp.learning import Learn, Model, Solver
@@ -105,7 +105,7 @@ class Rivals:
                     names = _names(model)
                     stay = [name for name in fixed if name in names]
                     new, _ = absorb(model, Learn(Phi, y, solver, fixed=stay))
-                except InvalidInput:
+                except InvalidInputError:
                     raise
                 except MiniampError as error:
                     gain, broken = -np.inf, error

@@ -8,25 +8,25 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from miniamp import Posterior, Stop, absorb, channels, evidence, priors
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 
 
 @pytest.mark.parametrize("channel", [channels.Probit(), channels.Logistic()])
 @pytest.mark.parametrize("label", [0.0, 2.0, 0.5])
 def test_unknown_labels_are_named(channel, label):
-    with pytest.raises(InvalidInput, match=f"the label {label:g}"):
+    with pytest.raises(InvalidInputError, match=f"the label {label:g}"):
         channel.checked([1.0, label])
 
 
 @pytest.mark.parametrize("count", [-1.0, 2.5])
 def test_bad_counts_are_named(count):
-    with pytest.raises(InvalidInput, match=f"the count {count:g}"):
+    with pytest.raises(InvalidInputError, match=f"the count {count:g}"):
         channels.Poisson().checked([1.0, count])
 
 
 @pytest.mark.parametrize("bin_number", [-1.0, 3.0, 0.5])
 def test_unknown_bins_are_named(bin_number):
-    with pytest.raises(InvalidInput, match=f"the bin {bin_number:g}"):
+    with pytest.raises(InvalidInputError, match=f"the bin {bin_number:g}"):
         channels.Interval([0.0, 1.0]).checked([bin_number])
 
 
@@ -47,7 +47,7 @@ def test_unknown_bins_are_named(bin_number):
     ],
 )
 def test_bad_hyper_parameters_are_named(make, argument):
-    with pytest.raises(InvalidInput, match=f"^{argument}:"):
+    with pytest.raises(InvalidInputError, match=f"^{argument}:"):
         make()
 
 

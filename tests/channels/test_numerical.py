@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.special import gammaln, log_expit
 
 from miniamp import channels
-from miniamp.errors import InvalidInput, InvalidType
+from miniamp.errors import InvalidInputError, InvalidTypeError
 
 TWINS = {
     "logistic": (
@@ -52,13 +52,13 @@ def test_continuous_predictions_come_from_the_likelihood():
 
 
 def test_bad_arguments():
-    with pytest.raises(InvalidType, match="log_likelihood"):
+    with pytest.raises(InvalidTypeError, match="log_likelihood"):
         channels.Numerical(3)
-    with pytest.raises(InvalidInput, match="support"):
+    with pytest.raises(InvalidInputError, match="support"):
         channels.Numerical(lambda y, z: -z, support="integers")
-    with pytest.raises(InvalidInput, match="scale"):
+    with pytest.raises(InvalidInputError, match="scale"):
         channels.Numerical(lambda y, z: -z, scale=0.0)
-    with pytest.raises(InvalidInput, match="the value 2"):
+    with pytest.raises(InvalidInputError, match="the value 2"):
         TWINS["logistic"][0].checked([1, 2])
-    with pytest.raises(InvalidInput, match="use predict"):
+    with pytest.raises(InvalidInputError, match="use predict"):
         TWINS["counts"][0].predict_proba(0.0, 1.0)

@@ -289,7 +289,7 @@ def test_a_constant_target_is_learned_as_such(folder, run):
 
 
 def test_debug_shows_the_traceback(folder, run):
-    with pytest.raises(miniamp.errors.InvalidInput, match="no such file"):
+    with pytest.raises(miniamp.errors.InvalidInputError, match="no such file"):
         run("fit", "nothing.csv", *FIT, "--debug")
 
 

@@ -51,7 +51,7 @@ def failing(monkeypatch):
 
 
 def test_failure_is_one_line_and_exit_code_1(capsys, failing):
-    failing(errors.InvalidInput("y: got nan,\nexpected finite numbers; drop them"))
+    failing(errors.InvalidInputError("y: got nan,\nexpected finite numbers; drop them"))
     assert cli.main(["demo"]) == 1
     assert capsys.readouterr().err == "miniamp: y: got nan, expected finite numbers; drop them\n"
 
@@ -64,8 +64,8 @@ def test_a_failure_without_words_names_its_kind(capsys, failing):
 
 @pytest.mark.parametrize("arguments", [["--debug", "demo"], ["demo", "--debug"]])
 def test_debug_shows_where_it_came_from(failing, arguments):
-    failing(errors.InvalidInput("y: bad"))
-    with pytest.raises(errors.InvalidInput, match="y: bad"):
+    failing(errors.InvalidInputError("y: bad"))
+    with pytest.raises(errors.InvalidInputError, match="y: bad"):
         cli.main(arguments)
 
 

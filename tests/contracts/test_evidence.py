@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from miniamp import Posterior, Stop, Tilt, absorb, channels, designs, evidence, priors, stream
-from miniamp.errors import InvalidInput, InvalidType
+from miniamp.errors import InvalidInputError, InvalidTypeError
 
 ROWS, SIZE = 60, 40
 CHANNEL = channels.Gaussian(var=0.1)
@@ -105,7 +105,7 @@ def test_single_precision_gives_double_results(make, rng):
 
 def test_another_size_is_refused(make, rng):
     rows = make(*problem(rng), CHANNEL)
-    with pytest.raises(InvalidInput, match="size of the belief"):
+    with pytest.raises(InvalidInputError, match="size of the belief"):
         absorb(Posterior(priors.Gaussian(), SIZE + 1), rows, Stop(max_iter=2))
 
 
@@ -123,16 +123,16 @@ def test_another_size_is_refused(make, rng):
     ],
 )
 def test_bad_rows_are_refused(make, Phi, y, says):
-    with pytest.raises(InvalidInput, match=says):
+    with pytest.raises(InvalidInputError, match=says):
         make(Phi, y, CHANNEL)
 
 
 @pytest.mark.parametrize("channel", [None, "gaussian", 0.1, channels.Gaussian], ids=str)
 def test_what_is_no_channel_is_refused(make, channel):
-    with pytest.raises(InvalidInput, match="channel"):
+    with pytest.raises(InvalidInputError, match="channel"):
         make(np.ones((3, 2)), np.ones(3), channel)
 
 
 def test_rows_without_a_channel_are_no_evidence():
-    with pytest.raises(InvalidType, match="evidence"):
+    with pytest.raises(InvalidTypeError, match="evidence"):
         absorb(Posterior(priors.Gaussian(), 2), (np.ones((3, 2)), np.ones(3)))

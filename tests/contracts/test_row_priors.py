@@ -155,7 +155,7 @@ def test_a_posterior_carries_rows(prior: priors.RowPrior) -> None:
     ],
 )
 def test_bad_hyper_parameters_are_named(make: object, name: str) -> None:
-    from miniamp.errors import InvalidInput
+    from miniamp.errors import InvalidInputError
 
-    with pytest.raises(InvalidInput, match=f"^{name}: "):
+    with pytest.raises(InvalidInputError, match=f"^{name}: "):
         make()  # type: ignore[operator]

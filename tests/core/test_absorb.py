@@ -119,7 +119,7 @@ def test_tolerance_is_relative_to_the_scale_of_the_signal(rows, scale):
     ],
 )
 def test_stop_refuses_nonsense(wrong, message):
-    with pytest.raises(errors.InvalidInput) as caught:
+    with pytest.raises(errors.InvalidInputError) as caught:
         Stop(**wrong)
     assert str(caught.value).startswith(message)
 
@@ -129,17 +129,17 @@ def test_stop_takes_numpy_numbers():
 
 
 def test_rows_for_another_belief_are_refused(batch):
-    with pytest.raises(errors.InvalidInput, match=r"^Phi: got 60 columns, expected 61"):
+    with pytest.raises(errors.InvalidInputError, match=r"^Phi: got 60 columns, expected 61"):
         absorb(Posterior(PRIOR, N + 1), batch)
 
 
 def test_things_that_are_no_evidence_are_refused(belief, rows):
-    with pytest.raises(errors.InvalidType, match=r"^evidence: got tuple.*evidence\.Batch"):
+    with pytest.raises(errors.InvalidTypeError, match=r"^evidence: got tuple.*evidence\.Batch"):
         absorb(belief, rows)
 
 
 def test_things_that_are_no_stop_are_refused(belief, batch):
-    with pytest.raises(errors.InvalidType, match=r"^stop: got 10, expected a Stop"):
+    with pytest.raises(errors.InvalidTypeError, match=r"^stop: got 10, expected a Stop"):
         absorb(belief, batch, 10)
 
 
@@ -154,8 +154,8 @@ class TestIllBatches:
 
     def test_is_tried_again_twice_and_then_refused(self, belief, ill):
         with (
-            pytest.warns(errors.IllBatchWarning) as warned,
-            pytest.raises(errors.IllBatch) as caught,
+            pytest.warns(errors.ConflictWarning) as warned,
+            pytest.raises(errors.ConflictError) as caught,
         ):
             absorb(belief, ill)
         attempts = [str(w.message).rpartition("with ")[2] for w in warned]
@@ -165,11 +165,11 @@ class TestIllBatches:
         assert caught.value.batch is None
         assert "the belief is unchanged" in str(caught.value)
 
-    @pytest.mark.filterwarnings("ignore::miniamp.errors.IllBatchWarning")
+    @pytest.mark.filterwarnings("ignore::miniamp.errors.ConflictWarning")
     def test_leaves_the_belief_as_it_was(self, batch, belief, ill):
         belief, _ = absorb(belief, batch)
         before = everything_of(belief)
-        with pytest.raises(errors.IllBatch):
+        with pytest.raises(errors.ConflictError):
             absorb(belief, ill)
         for was, now in zip(before, everything_of(belief), strict=True):
             np.testing.assert_array_equal(was, now)
@@ -182,7 +182,10 @@ class TestIllBatches:
         Phi = rng.normal(size=(M, N)) / np.sqrt(N)
         Phi[:, 7] = Phi[:, 3]
         batch = evidence.Batch(Phi, 30.0 * rng.normal(size=M), channels.Gaussian(var=1e-4))
-        with pytest.warns(errors.IllBatchWarning), pytest.raises(errors.IllBatch, match="repeats"):
+        with (
+            pytest.warns(errors.ConflictWarning),
+            pytest.raises(errors.ConflictError, match="repeats"),
+        ):
             absorb(belief, batch)
 
 
@@ -219,7 +222,7 @@ def test_a_sound_batch_is_taken_at_once():
 
 
 def test_the_first_remedy_that_works_is_taken_and_nothing_of_the_failure_is_kept():
-    with pytest.warns(errors.IllBatchWarning) as warned:
+    with pytest.warns(errors.ConflictWarning) as warned:
         belief, info = absorb((), Scripted([17.0, 40.0, 1.1]))
     assert belief == ("tilt 1.1",)
     assert (info.remedy, info.health) == ("remedy 2", 1.1)
@@ -227,7 +230,7 @@ def test_the_first_remedy_that_works_is_taken_and_nothing_of_the_failure_is_kept
 
 
 def test_a_change_that_is_not_finite_stops_at_once_and_is_ill():
-    with pytest.raises(errors.IllBatch) as caught:
+    with pytest.raises(errors.ConflictError) as caught:
         absorb((), Scripted([1.0], change=np.nan))
     assert caught.value.iteration == 2
 

@@ -13,14 +13,14 @@ def test_count_takes_whole_numbers_of_any_kind(value):
 @pytest.mark.parametrize("value", [3.0, "3", None, [3, 4], 1 + 2j])
 def test_count_refuses_what_is_no_whole_number(value):
     with pytest.raises(
-        errors.InvalidType, match=r"^n: .*expected a whole number >= 1; pass an int"
+        errors.InvalidTypeError, match=r"^n: .*expected a whole number >= 1; pass an int"
     ):
         checks.count("n", value)
 
 
 def test_count_keeps_its_bound():
     assert checks.count("n", 0, least=0) == 0
-    with pytest.raises(errors.InvalidInput, match="got 1, expected a whole number >= 2"):
+    with pytest.raises(errors.InvalidInputError, match="got 1, expected a whole number >= 2"):
         checks.count("n", 1, least=2)
 
 
@@ -37,7 +37,7 @@ def test_numeric_does_not_copy_what_fits():
 
 @pytest.mark.parametrize("value", ["text", ["a", "b"], [[1, 2], [3]], object(), {"a": 1}, [1j]])
 def test_numeric_refuses_other_types(value):
-    with pytest.raises(errors.InvalidType, match=r"^y: got .*expected real numbers"):
+    with pytest.raises(errors.InvalidTypeError, match=r"^y: got .*expected real numbers"):
         checks.numeric("y", value)
 
 
@@ -51,7 +51,7 @@ def test_numeric_refuses_other_types(value):
     ],
 )
 def test_numeric_says_where_the_first_bad_entry_is(value, where):
-    with pytest.raises(errors.InvalidInput, match=where):
+    with pytest.raises(errors.InvalidInputError, match=where):
         checks.numeric("y", value)
 
 
@@ -74,7 +74,9 @@ def test_parameter_is_a_read_only_copy():
     ],
 )
 def test_parameter_says_its_range(bounds, value, expected):
-    with pytest.raises(errors.InvalidInput, match=f"^p: .*expected a finite number {expected}"):
+    with pytest.raises(
+        errors.InvalidInputError, match=f"^p: .*expected a finite number {expected}"
+    ):
         checks.parameter("p", value, **bounds)
 
 
@@ -87,13 +89,13 @@ def test_parameter_takes_the_edge_of_its_range(bounds, value):
 
 
 def test_parameter_has_at_most_one_dimension():
-    with pytest.raises(errors.InvalidInput, match=r"shape \(2, 2\).*ravel"):
+    with pytest.raises(errors.InvalidInputError, match=r"shape \(2, 2\).*ravel"):
         checks.parameter("p", np.ones((2, 2)))
 
 
 def test_number_is_one_number():
     assert checks.number("p", np.float32(0.5)) == 0.5
-    with pytest.raises(errors.InvalidInput, match="expected one number; pass a scalar"):
+    with pytest.raises(errors.InvalidInputError, match="expected one number; pass a scalar"):
         checks.number("p", [0.5])
 
 
@@ -104,15 +106,15 @@ def test_fitting_hyper_parameters_pass(shape):
 
 @pytest.mark.parametrize("shape", [(3,), (5,), (4, 1)])
 def test_other_hyper_parameters_do_not(shape):
-    with pytest.raises(errors.InvalidInput, match="4 coefficients"):
+    with pytest.raises(errors.InvalidInputError, match="4 coefficients"):
         checks.fits("prior", shape, 4)
 
 
 def test_vector_has_one_dimension_and_its_length():
     np.testing.assert_array_equal(checks.vector("y", [1, 2], size=2), [1.0, 2.0])
-    with pytest.raises(errors.InvalidInput, match=r"^y: got shape \(2, 1\)"):
+    with pytest.raises(errors.InvalidInputError, match=r"^y: got shape \(2, 1\)"):
         checks.vector("y", [[1.0], [2.0]])
-    with pytest.raises(errors.InvalidInput, match=r"^y: got 2 values, expected 3 values"):
+    with pytest.raises(errors.InvalidInputError, match=r"^y: got 2 values, expected 3 values"):
         checks.vector("y", [1.0, 2.0], size=3)
 
 
@@ -125,5 +127,5 @@ def test_generator_takes_one_a_seed_or_nothing():
 
 @pytest.mark.parametrize("value", ["seed", -1, 1.5])
 def test_generator_refuses_the_rest(value):
-    with pytest.raises(errors.InvalidType, match=r"^rng: .*default_rng"):
+    with pytest.raises(errors.InvalidTypeError, match=r"^rng: .*default_rng"):
         checks.generator("rng", value)

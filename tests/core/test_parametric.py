@@ -28,7 +28,7 @@ def test_a_changed_copy_leaves_the_original():
 
 
 def test_a_changed_copy_is_checked_like_a_new_one():
-    with pytest.raises(errors.InvalidInput, match=r"^rho: "):
+    with pytest.raises(errors.InvalidInputError, match=r"^rho: "):
         priors.GaussBernoulli(rho=0.1).replaced(rho=1.4)
 
 

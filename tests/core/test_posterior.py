@@ -80,21 +80,21 @@ def test_size_one_works():
 
 @pytest.mark.parametrize("size", [0, -3])
 def test_no_belief_about_nothing(size):
-    with pytest.raises(errors.InvalidInput, match=r"^size: .*expected a whole number >= 1"):
+    with pytest.raises(errors.InvalidInputError, match=r"^size: .*expected a whole number >= 1"):
         Posterior(priors.Gaussian(), size)
 
 
 @pytest.mark.parametrize("size", [2.5, "three", None])
 def test_size_is_a_whole_number(size):
-    with pytest.raises(errors.InvalidType, match=r"^size: "):
+    with pytest.raises(errors.InvalidTypeError, match=r"^size: "):
         Posterior(priors.Gaussian(), size)
 
 
 def test_hyper_parameters_must_fit_the_size():
-    with pytest.raises(errors.InvalidInput, match=r"^prior: .*\(3,\).*5 coefficients"):
+    with pytest.raises(errors.InvalidInputError, match=r"^prior: .*\(3,\).*5 coefficients"):
         Posterior(priors.Gaussian(var=[1.0, 2.0, 3.0]), 5)
 
 
 def test_a_prior_is_needed():
-    with pytest.raises(errors.InvalidType, match=r"^prior: "):
+    with pytest.raises(errors.InvalidTypeError, match=r"^prior: "):
         Posterior("gaussian", 3)

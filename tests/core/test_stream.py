@@ -92,17 +92,17 @@ def test_no_batches_no_beliefs():
     assert list(stream(Posterior(PRIOR, N), [])) == []
 
 
-@pytest.mark.filterwarnings("ignore::miniamp.errors.IllBatchWarning")
+@pytest.mark.filterwarnings("ignore::miniamp.errors.ConflictWarning")
 def test_an_ill_batch_names_its_place_in_the_stream(problem):
     def with_one_bad():
         for k, (Phi, y) in enumerate(problem):
             yield evidence.Batch(Phi, 1e4 * y if k == 2 else y, CHANNEL)
 
     beliefs = []
-    with pytest.raises(errors.IllBatch, match=r"^batch 2: ") as caught:
+    with pytest.raises(errors.ConflictError, match=r"^batch 2: ") as caught:
         beliefs.extend(belief for belief, _ in stream(Posterior(PRIOR, N), with_one_bad()))
     assert caught.value.batch == 2
-    assert isinstance(caught.value.__cause__, errors.IllBatch)
+    assert isinstance(caught.value.__cause__, errors.ConflictError)
     # What was learned before is still good, and can be gone on from.
     assert len(beliefs) == 2
     resumed, _ = absorb(beliefs[-1], evidence.Batch(*problem[2], CHANNEL))

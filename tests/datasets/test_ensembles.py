@@ -124,5 +124,5 @@ def test_duplicated_columns_repeat_exactly_in_every_batch():
     ],
 )
 def test_bad_numbers_are_named(make, name):
-    with pytest.raises(errors.InvalidInput, match=f"^{name}: "):
+    with pytest.raises(errors.InvalidInputError, match=f"^{name}: "):
         make()

@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from miniamp import datasets
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 
 HAVE = {
     name: (Path(os.environ.get("MINIAMP_DATA", "")) / name).is_file()
@@ -57,11 +57,11 @@ def test_newsgroups_are_what_the_paper_used() -> None:
 
 
 def test_bad_requests_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidInput, match=r"^digits: "):
+    with pytest.raises(InvalidInputError, match=r"^digits: "):
         datasets.load_mnist(digits=(0, 10))
-    with pytest.raises(InvalidInput, match=r"^digits: "):
+    with pytest.raises(InvalidInputError, match=r"^digits: "):
         datasets.load_mnist(digits=())
-    with pytest.raises(InvalidInput, match=r"^words: "):
+    with pytest.raises(InvalidInputError, match=r"^words: "):
         datasets.load_newsgroups(words=0)
 
 
@@ -78,7 +78,7 @@ def test_missing_data_say_how_to_get_them(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 @needs_news
 def test_unknown_hierarchies_are_named() -> None:
-    with pytest.raises(InvalidInput, match=r"^hierarchies: "):
+    with pytest.raises(InvalidInputError, match=r"^hierarchies: "):
         datasets.load_newsgroups(("comp", "gossip"), words=10)
 
 

@@ -103,7 +103,7 @@ def test_stratified_signs_are_balanced():
 
 def test_one_prior_a_coefficient_cannot_be_stratified_but_can_be_drawn():
     prior = priors.Gaussian(mean=np.arange(5.0), var=1e-6)
-    with pytest.raises(errors.InvalidInput, match=r"^stratified: .*pass stratified=False"):
+    with pytest.raises(errors.InvalidInputError, match=r"^stratified: .*pass stratified=False"):
         datasets.glm_stream(prior, CHANNEL, 5, 1.0, 1, rng=0, stratified=True)
     drawn = datasets.glm_stream(prior, CHANNEL, 5, 1.0, 1, rng=0).truth
     np.testing.assert_allclose(drawn, np.arange(5.0), atol=0.01)
@@ -123,14 +123,14 @@ def test_one_prior_a_coefficient_cannot_be_stratified_but_can_be_drawn():
     ],
 )
 def test_bad_arguments_are_named(wrong, name):
-    with pytest.raises(errors.InvalidInput, match=f"^{name}: "):
+    with pytest.raises(errors.InvalidInputError, match=f"^{name}: "):
         make(**wrong)
 
 
 def test_prior_and_channel_must_be_such():
-    with pytest.raises(errors.InvalidType, match=r"^prior: "):
+    with pytest.raises(errors.InvalidTypeError, match=r"^prior: "):
         datasets.glm_stream("sparse", CHANNEL, 10, 1.0, 1)
-    with pytest.raises(errors.InvalidType, match=r"^channel: "):
+    with pytest.raises(errors.InvalidTypeError, match=r"^channel: "):
         datasets.glm_stream(PRIOR, PRIOR, 10, 1.0, 1)
-    with pytest.raises(errors.InvalidInput, match=r"^channel: .*\(3,\)"):
+    with pytest.raises(errors.InvalidInputError, match=r"^channel: .*\(3,\)"):
         datasets.glm_stream(PRIOR, channels.Gaussian(var=[1.0, 2.0, 3.0]), 10, 1.0, 1)

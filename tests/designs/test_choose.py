@@ -8,7 +8,7 @@ from scipy import sparse
 
 from miniamp import designs
 from miniamp.designs import Dense, Fused, Sparse, as_design
-from miniamp.errors import InvalidInput, InvalidType
+from miniamp.errors import InvalidInputError, InvalidTypeError
 
 LARGE = np.ones((200, 200))
 
@@ -48,20 +48,20 @@ def test_floats_are_held_without_a_copy(dtype):
 
 
 BAD = {
-    "no rows": (np.ones((0, 3)), InvalidInput, "empty batch"),
-    "one dimension": (np.ones(3), InvalidInput, "two dimensions"),
-    "three dimensions": (np.ones((2, 2, 2)), InvalidInput, "two dimensions"),
-    "NaN": (np.array([[1.0, np.nan]]), InvalidInput, r"index \(0, 1\)"),
-    "infinity": (np.array([[1.0, np.inf]]), InvalidInput, "finite"),
-    "opposite infinities": (np.array([[np.inf, -np.inf]]), InvalidInput, "finite"),
-    "text": (np.array([["a", "b"]]), InvalidType, "dtype"),
-    "complex": (np.ones((2, 2), dtype=complex), InvalidType, "dtype"),
-    "half precision": (np.ones((2, 2), dtype=np.float16), InvalidType, "float32"),
-    "nothing": (None, InvalidType, "dtype"),
-    "sparse without rows": (sparse.csr_array((0, 3)), InvalidInput, "empty batch"),
-    "sparse NaN": (sparse.csr_array(np.array([[0.0, np.nan]])), InvalidInput, "finite"),
-    "sparse complex": (sparse.eye_array(2, dtype=complex), InvalidType, "dtype"),
-    "sparse vector": (sparse.coo_array(np.ones(3)), InvalidInput, "two dimensions"),
+    "no rows": (np.ones((0, 3)), InvalidInputError, "empty batch"),
+    "one dimension": (np.ones(3), InvalidInputError, "two dimensions"),
+    "three dimensions": (np.ones((2, 2, 2)), InvalidInputError, "two dimensions"),
+    "NaN": (np.array([[1.0, np.nan]]), InvalidInputError, r"index \(0, 1\)"),
+    "infinity": (np.array([[1.0, np.inf]]), InvalidInputError, "finite"),
+    "opposite infinities": (np.array([[np.inf, -np.inf]]), InvalidInputError, "finite"),
+    "text": (np.array([["a", "b"]]), InvalidTypeError, "dtype"),
+    "complex": (np.ones((2, 2), dtype=complex), InvalidTypeError, "dtype"),
+    "half precision": (np.ones((2, 2), dtype=np.float16), InvalidTypeError, "float32"),
+    "nothing": (None, InvalidTypeError, "dtype"),
+    "sparse without rows": (sparse.csr_array((0, 3)), InvalidInputError, "empty batch"),
+    "sparse NaN": (sparse.csr_array(np.array([[0.0, np.nan]])), InvalidInputError, "finite"),
+    "sparse complex": (sparse.eye_array(2, dtype=complex), InvalidTypeError, "dtype"),
+    "sparse vector": (sparse.coo_array(np.ones(3)), InvalidInputError, "two dimensions"),
 }
 
 
@@ -74,9 +74,9 @@ def test_refused(Phi, error, says):
 
 
 def test_each_design_refuses_what_it_cannot_hold():
-    with pytest.raises(InvalidType, match=r"scipy\.sparse"):
+    with pytest.raises(InvalidTypeError, match=r"scipy\.sparse"):
         Sparse(np.ones((2, 2)))
-    with pytest.raises(InvalidInput, match="C-contiguous"):
+    with pytest.raises(InvalidInputError, match="C-contiguous"):
         Fused(np.asfortranarray(np.ones((3, 2))))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from miniamp.designs.cost import MACHINES, iteration_cost, tree_seconds, worthwhile_rows
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 
 PAGE = (Path(__file__).parents[2] / "docs" / "distributed.md").read_text(encoding="utf-8")
 N = 1e6
@@ -80,5 +80,5 @@ def test_a_tree_and_scalar_variances() -> None:
     )
     both = [iteration_cost(1e5, N, 10, averaged=averaged).wire for averaged in (False, True)]
     assert both[0] == 2 * both[1]
-    with pytest.raises(InvalidInput, match="workers"):
+    with pytest.raises(InvalidInputError, match="workers"):
         iteration_cost(1e5, N, 0)

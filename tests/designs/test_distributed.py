@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from miniamp import Posterior, absorb, channels, designs, evidence, priors
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 
 pytest.importorskip("distributed", reason="needs miniamp[distributed]")
 
@@ -95,14 +95,14 @@ def test_dask_collections_and_files(client, problem, tmp_path) -> None:
 
 
 def test_bad_sources_are_refused(client, tmp_path) -> None:
-    with pytest.raises(InvalidInput, match=r"client: got an asynchronous one"):
+    with pytest.raises(InvalidInputError, match=r"client: got an asynchronous one"):
         designs.Distributed([bad_block], SimpleNamespace(asynchronous=True))
-    with pytest.raises(InvalidInput, match=r"sources: got none"):
+    with pytest.raises(InvalidInputError, match=r"sources: got none"):
         designs.Distributed([], client)
-    with pytest.raises(InvalidInput, match=r"block 0: Phi: got nan"):
+    with pytest.raises(InvalidInputError, match=r"block 0: Phi: got nan"):
         designs.Distributed([bad_block], client)
-    with pytest.raises(InvalidInput, match=r"pattern: got .*at least one Parquet file"):
+    with pytest.raises(InvalidInputError, match=r"pattern: got .*at least one Parquet file"):
         designs.Distributed.from_parquet(str(tmp_path / "*.parquet"), "y", client=client)
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 not really")
-    with pytest.raises(InvalidInput, match=r"cannot be read"):
+    with pytest.raises(InvalidInputError, match=r"cannot be read"):
         designs.Distributed.from_parquet(str(tmp_path / "*.parquet"), "y", client=client)

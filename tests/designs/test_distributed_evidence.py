@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 from miniamp import Posterior, Stop, absorb, channels, designs, evidence, priors
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.learning import Learn, Model
 
 pytest.importorskip("distributed", reason="needs miniamp[distributed]")
@@ -167,14 +167,14 @@ def test_rows_are_not_gathered_in_silence(client, problem, design, monkeypatch) 
     monkeypatch.setattr("miniamp.designs.distributed.GATHERED", 8 * 120 * 119)
     gaussian = channels.Gaussian(1e-2)
     refused = r"Phi: got a distributed design of which .* would come to the client, .* GB.*Batch"
-    with pytest.raises(InvalidInput, match=refused):
+    with pytest.raises(InvalidInputError, match=refused):
         design.toarray()
-    with pytest.raises(InvalidInput, match=refused):
+    with pytest.raises(InvalidInputError, match=refused):
         evidence.RobustBatch(few, problem.y[:120], gaussian)
     start = Posterior(priors.Gaussian(), problem.N)
-    with pytest.raises(InvalidInput, match=refused):
+    with pytest.raises(InvalidInputError, match=refused):
         absorb(start, evidence.RobustBatch(design, problem.y, gaussian))
-    with pytest.raises(InvalidInput, match=refused):
+    with pytest.raises(InvalidInputError, match=refused):
         absorb(start, evidence.MeanFieldBatch(design, problem.y, gaussian))
     absorb(start, evidence.Batch(design, problem.y, gaussian))  # needs none of it
 

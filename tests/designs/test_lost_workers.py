@@ -12,7 +12,7 @@ import pytest
 
 from miniamp import Posterior, Stop, absorb, channels, designs, evidence, priors
 from miniamp.designs.distributed import LostWorkers
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 
 distributed = pytest.importorskip("distributed", reason="needs miniamp[distributed]")
 
@@ -182,13 +182,15 @@ def test_a_source_that_is_gone_is_named(client, problem, tmp_path) -> None:
     """The belief is as it was, and once the file is back the same design goes on."""
     path, where = tmp_path / "rows.npz", tmp_path / "deaths"
     where.mkdir()
-    with pytest.raises(InvalidInput, match=r"block 0 cannot be loaded \(FileNotFoundError"):
+    with pytest.raises(InvalidInputError, match=r"block 0 cannot be loaded \(FileNotFoundError"):
         designs.Distributed([functools.partial(from_file, path, (3,), where)], client)
     np.savez(path, Phi=problem.Phi, y=problem.y)
     design = designs.Distributed([functools.partial(from_file, path, (3,), where)], client)
     away = path.rename(tmp_path / "away.npz")
     start = Posterior(PRIOR, problem.N)
-    with pytest.raises(InvalidInput, match=r"block 0 cannot be loaded .*the belief is unchanged"):
+    with pytest.raises(
+        InvalidInputError, match=r"block 0 cannot be loaded .*the belief is unchanged"
+    ):
         absorb(start, evidence.Batch(design, problem.y, CHANNEL))
     assert not start.tilt.B.any()
     away.rename(path)
@@ -201,7 +203,7 @@ def test_a_delayed_source_that_fails_is_named(client, tmp_path) -> None:
     import dask
 
     gone = dask.delayed(np.load)(tmp_path / "rows.npy")
-    with pytest.raises(InvalidInput, match=r"block 0 cannot be loaded \(FileNotFoundError"):
+    with pytest.raises(InvalidInputError, match=r"block 0 cannot be loaded \(FileNotFoundError"):
         designs.Distributed([gone], client)
 
 

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import miniamp
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 
 pytest.importorskip("sklearn", reason="the clusterer needs scikit-learn (extra: sklearn)")
 
@@ -132,7 +132,7 @@ def test_partial_fit_is_all_or_nothing(bad: np.ndarray) -> None:
 
 
 def test_more_clusters_than_samples_is_an_error() -> None:
-    with pytest.raises(InvalidInput, match="n_samples=4, expected at least n_clusters=5"):
+    with pytest.raises(InvalidInputError, match="n_samples=4, expected at least n_clusters=5"):
         MiniAMPClusterer(5).partial_fit(mixture(4)[0])
 
 
@@ -194,13 +194,13 @@ def test_a_batch_of_another_scale_relearns_the_noise() -> None:
     ],
 )
 def test_bad_parameters_are_named(options: dict[str, object], name: str) -> None:
-    with pytest.raises(InvalidInput, match=rf"^{name}: "):
+    with pytest.raises(InvalidInputError, match=rf"^{name}: "):
         MiniAMPClusterer(**{"n_clusters": 3, **options}).fit(mixture(30)[0])  # type: ignore[arg-type]
 
 
 def test_the_number_of_clusters_is_fixed_once_begun() -> None:
     model = MiniAMPClusterer(3, random_state=0).partial_fit(mixture(30)[0])
-    with pytest.raises(InvalidInput, match=r"^n_clusters: "):
+    with pytest.raises(InvalidInputError, match=r"^n_clusters: "):
         model.set_params(n_clusters=4).partial_fit(mixture(30)[0])
 
 

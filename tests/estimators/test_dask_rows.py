@@ -11,7 +11,7 @@ distributed = pytest.importorskip("distributed", reason="needs miniamp[distribut
 import dask.array as da  # noqa: E402
 
 from miniamp import Posterior, absorb, channels, designs, evidence, priors  # noqa: E402
-from miniamp.errors import InvalidInput  # noqa: E402
+from miniamp.errors import InvalidInputError  # noqa: E402
 from miniamp.estimators import (  # noqa: E402
     MiniAMPClassifier,
     MiniAMPClusterer,
@@ -43,7 +43,9 @@ def client():
 
 
 def test_a_collection_without_a_cluster_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"client: got none, expected a running Dask cluster"):
+    with pytest.raises(
+        InvalidInputError, match=r"client: got none, expected a running Dask cluster"
+    ):
         designs.as_design(da.ones((4, 2)))
 
 
@@ -116,5 +118,5 @@ def test_collections_are_designs(kind) -> None:
 def test_other_collections_are_refused() -> None:
     import dask
 
-    with pytest.raises(InvalidInput, match=r"Phi: got the Dask collection Delayed, .*delayed"):
+    with pytest.raises(InvalidInputError, match=r"Phi: got the Dask collection Delayed, .*delayed"):
         designs.as_design(dask.delayed(np.ones)((3, 2)))

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("sklearn")
 
 from miniamp import priors
-from miniamp.errors import IllBatch
+from miniamp.errors import ConflictError
 from miniamp.estimators import HealthWarning, MiniAMPClassifier, MiniAMPRegressor
 
 
@@ -213,7 +213,7 @@ def test_a_refused_batch_names_copied_rows():
             y = X @ coef + 0.5 * rng.normal(size=40)
             model.partial_fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
 
-    with pytest.raises(IllBatch, match="40 of the rows are copies of others: drop those"):
+    with pytest.raises(ConflictError, match="40 of the rows are copies of others: drop those"):
         learn()
 
 

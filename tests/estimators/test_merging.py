@@ -9,7 +9,7 @@ pytest.importorskip("sklearn")
 
 import miniamp
 from miniamp import MiniAMPClassifier, MiniAMPRegressor, priors
-from miniamp.errors import InvalidInput, InvalidType
+from miniamp.errors import InvalidInputError, InvalidTypeError
 from miniamp.estimators import merge
 from miniamp.streams import MergeWarning
 
@@ -99,15 +99,15 @@ def test_merging_warns_of_what_it_costs():
 @quietly
 def test_estimators_of_different_things_are_refused():
     a = learned(MiniAMPRegressor(), rows(8))
-    with pytest.raises(InvalidType, match="b: got Posterior"):
+    with pytest.raises(InvalidTypeError, match="b: got Posterior"):
         merge(a, a.posterior_)
     with pytest.raises(ValueError, match="not fitted"):
         merge(a, MiniAMPRegressor())
-    with pytest.raises(InvalidInput, match="another number of features"):
+    with pytest.raises(InvalidInputError, match="another number of features"):
         merge(a, MiniAMPRegressor().fit(rows(9)[0][:, :2], rows(9)[1]))
-    with pytest.raises(InvalidInput, match="another set of parameters"):
+    with pytest.raises(InvalidInputError, match="another set of parameters"):
         merge(a, learned(MiniAMPRegressor("sparse"), rows(9)))
-    with pytest.raises(InvalidInput, match="another class"):
+    with pytest.raises(InvalidInputError, match="another class"):
         merge(a, MiniAMPClassifier().fit(rows(9)[0], rows(9)[1] > 3.0))
-    with pytest.raises(InvalidInput, match="b: got 5 rows"):
+    with pytest.raises(InvalidInputError, match="b: got 5 rows"):
         merge(a, MiniAMPRegressor().fit(*(part[:5] for part in rows(9))))

@@ -18,7 +18,7 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 import miniamp
 from miniamp import channels, priors
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.estimators import MiniAMPRegressor
 
 
@@ -136,7 +136,7 @@ def test_a_stream_turned_upside_down_is_refused_or_followed_as_asked():
     coef = 3.0 * rng.normal(size=10)
     X, y = linear(rng, 500, 10, coef=coef, noise=0.1)
     steady = streamed(MiniAMPRegressor(), X, y, 50)
-    with pytest.raises(miniamp.errors.IllBatch, match=r"set forget=0\.9"):
+    with pytest.raises(miniamp.errors.ConflictError, match=r"set forget=0\.9"):
         steady.partial_fit(X, -y)
     flexible = streamed(MiniAMPRegressor(forget=0.9), X, y, 50)
     flexible.partial_fit(X, -y)
@@ -315,14 +315,14 @@ def test_history_tells_of_every_batch():
     ],
 )
 def test_bad_parameters_are_named(parameters, named):
-    with pytest.raises(InvalidInput, match=f"^{named}"):
+    with pytest.raises(InvalidInputError, match=f"^{named}"):
         MiniAMPRegressor(**parameters).fit(np.eye(3), np.arange(3.0))
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, 1.5, "high"])
 def test_bad_levels_are_named(level):
     model = MiniAMPRegressor().fit(np.eye(3), np.arange(3.0))
-    with pytest.raises(InvalidInput, match=r"^level"):
+    with pytest.raises(InvalidInputError, match=r"^level"):
         model.predict_interval(np.eye(3), level=level)
 
 
@@ -343,7 +343,7 @@ def test_without_scikit_learn_the_extra_is_named():
         "import sys; sys.modules['sklearn'] = None\n"
         "import miniamp\n"
         "try:\n    miniamp.MiniAMPRegressor\n"
-        "except miniamp.errors.MissingExtra as error:\n"
+        "except miniamp.errors.MissingExtraError as error:\n"
         "    assert 'miniamp[sklearn]' in str(error)\n"
         "else:\n    raise SystemExit(1)"
     )

@@ -8,7 +8,7 @@ pytest.importorskip("river")
 from river import checks as river_checks
 
 from miniamp.compat.river import RiverClassifier, RiverRegressor
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 
 MODELS = [RiverRegressor(), RiverClassifier()]
 
@@ -61,7 +61,7 @@ def test_a_class_may_come_late():
 @pytest.mark.parametrize("value", ["word", None, float("nan"), float("inf")])
 def test_what_is_no_number_is_named_and_changes_nothing(value):
     model = RiverRegressor()
-    with pytest.raises(InvalidInput, match=r"x\['a'\]"):
+    with pytest.raises(InvalidInputError, match=r"x\['a'\]"):
         model.learn_one({"a": value}, 1.0)
     assert model.predict_one({"a": 1.0}) == 0.0
 
@@ -72,9 +72,9 @@ def test_a_frame_with_a_bad_row_changes_nothing():
     model = RiverRegressor(batch_size=8)
     model.learn_many(X, X["a"])
     before = dict(model.__dict__)
-    with pytest.raises(InvalidInput, match=r"x\['a'\]"):
+    with pytest.raises(InvalidInputError, match=r"x\['a'\]"):
         model.learn_many(X.assign(a=[*range(39), float("nan")]), X["a"])
-    with pytest.raises(InvalidInput, match="y: got 39 values, expected 40"):
+    with pytest.raises(InvalidInputError, match="y: got 39 values, expected 40"):
         model.learn_many(X, X["a"][:39])
     assert model.__dict__ == before
 

@@ -7,7 +7,7 @@ pytest.importorskip("sklearn")
 
 import miniamp
 import miniamp.streams
-from miniamp.errors import BadCheckpoint, InvalidInput
+from miniamp.errors import CheckpointError, InvalidInputError
 
 
 def run(model, X, y, size, path=None, **options):
@@ -59,11 +59,11 @@ def test_names_and_parameters_come_back(tmp_path):
 def test_what_is_no_estimator_is_refused(tmp_path):
     path = tmp_path / "m.amp"
     miniamp.MiniAMPRegressor().fit(np.eye(3), np.arange(3.0)).save(path)
-    with pytest.raises(InvalidInput, match=r"holds 'MiniAMPRegressor'"):
+    with pytest.raises(InvalidInputError, match=r"holds 'MiniAMPRegressor'"):
         miniamp.MiniAMPClassifier.load(path)
     path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(BadCheckpoint):
+    with pytest.raises(CheckpointError):
         miniamp.load(path)
     miniamp.streams.save(path, {"something": 1})
-    with pytest.raises(InvalidInput, match=r"expected a saved estimator"):
+    with pytest.raises(InvalidInputError, match=r"expected a saved estimator"):
         miniamp.load(path)

@@ -11,7 +11,7 @@ from miniamp.estimators import MiniAMPClassifier, MiniAMPRegressor
 pytestmark = [
     # The checks feed data that no model describes; saying so is what the warnings are for.
     pytest.mark.filterwarnings("ignore::miniamp.estimators.HealthWarning"),
-    pytest.mark.filterwarnings("ignore::miniamp.errors.IllBatchWarning"),
+    pytest.mark.filterwarnings("ignore::miniamp.errors.ConflictWarning"),
 ]
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from miniamp import Posterior, Stop, Tilt, absorb, channels, designs, evidence, priors, stream
-from miniamp.errors import IllBatch, InvalidInput, MiniampError
+from miniamp.errors import ConflictError, InvalidInputError, MiniampError
 from miniamp.evidence import Batch, adf
 
 ROWS, SIZE = 90, 41
@@ -123,7 +123,7 @@ def test_refuses_bad_input_and_changes_nothing(change, rng):
     Phi, y = problem(rng)
     belief = Posterior(priors.Gaussian(), SIZE)
     given = {"Phi": Phi, "y": y, "channel": channels.Gaussian()} | change
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         adf(belief, **given)
     assert not belief.tilt.B.any()
 
@@ -132,7 +132,7 @@ def test_rows_that_overflow_are_refused_as_a_whole(rng):
     Phi, y = problem(rng)
     Phi[50, 3] = 1e200
     belief = Posterior(priors.Gaussian(), SIZE)
-    with pytest.raises(IllBatch, match="no longer finite") as caught:
+    with pytest.raises(ConflictError, match="no longer finite") as caught:
         adf(belief, Phi, y, channels.Gaussian(var=0.1))
     assert isinstance(caught.value, MiniampError)
     assert not belief.tilt.B.any()

@@ -9,7 +9,7 @@ from scipy import sparse
 from miniamp import Posterior, absorb, channels, evidence, priors
 from miniamp.datasets import ensembles, glm_stream
 from miniamp.designs import Dense, as_design
-from miniamp.errors import IllBatchWarning, InvalidInput
+from miniamp.errors import ConflictWarning, InvalidInputError
 from miniamp.evidence.auto import spectral_outlier
 
 SPARSE, NOISY = priors.GaussBernoulli(0.1), channels.Gaussian(1e-2)
@@ -79,7 +79,7 @@ def test_one_may_choose_oneself():
     for solver in ("amp", "robust"):
         _, info = absorb(Posterior(SPARSE, 300), evidence.AutoBatch(Phi, y, NOISY, solver=solver))
         assert info.solver == solver
-    with pytest.raises(InvalidInput, match="solver: got 'vamp'"):
+    with pytest.raises(InvalidInputError, match="solver: got 'vamp'"):
         evidence.AutoBatch(Phi, y, NOISY, solver="vamp")
 
 
@@ -87,7 +87,7 @@ def test_a_batch_that_amp_gets_wrong_is_done_again(monkeypatch):
     # Blind the spectrum test: the health figure must catch what it would have seen.
     monkeypatch.setattr("miniamp.evidence.auto.TRUSTED", np.inf)
     Phi, y = batch(ensembles.LowRank(10, 0.9))
-    with pytest.warns(IllBatchWarning, match="robust"):
+    with pytest.warns(ConflictWarning, match="robust"):
         belief, info = absorb(Posterior(SPARSE, 300), evidence.AutoBatch(Phi, y, NOISY))
     assert info.solver == "robust"
     assert info.remedy == "the robust solver"

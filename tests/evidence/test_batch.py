@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from miniamp import Posterior, Stop, absorb, channels, designs, evidence, priors, stream
-from miniamp.errors import IllBatch, IllBatchWarning, InvalidInput
+from miniamp.errors import ConflictError, ConflictWarning, InvalidInputError
 from miniamp.evidence import Batch
 
 SPARSE = priors.GaussBernoulli(rho=0.3)
@@ -84,7 +84,7 @@ def test_damping_changes_the_way_and_not_the_end(rng):
 
 @pytest.mark.parametrize("damping", [-0.1, 1.0, 2.0, np.nan, "some", None])
 def test_damping_out_of_range_is_refused(damping):
-    with pytest.raises(InvalidInput, match="damping"):
+    with pytest.raises(InvalidInputError, match="damping"):
         Batch(np.ones((3, 2)), np.ones(3), channels.Gaussian(), damping=damping)
 
 
@@ -119,7 +119,7 @@ def poisoned(kind, rng):
 def test_a_batch_that_contradicts_itself_is_refused_in_plain_words(kind, said, rng):
     Phi, y = poisoned(kind, rng)
     before = Posterior(SPARSE, 200)
-    with pytest.warns(IllBatchWarning) as tried, pytest.raises(IllBatch, match=said) as caught:
+    with pytest.warns(ConflictWarning) as tried, pytest.raises(ConflictError, match=said) as caught:
         absorb(before, Batch(Phi, y, channels.Gaussian(1e-6)))
     ways = " ".join(str(w.message) for w in tried)
     assert "damping" in ways
@@ -134,7 +134,7 @@ def test_duplicated_columns_are_noticed(rng):
     x, Phi = sparse_signal(rng, size), iid(rng, rows, size)
     Phi[:, 100:] = Phi[:, :100]
     batch = Batch(Phi, Phi @ x, channels.Gaussian(1e-4))
-    with pytest.warns(IllBatchWarning):
+    with pytest.warns(ConflictWarning):
         remedy = absorbed_by(Posterior(SPARSE, size), batch)
     assert remedy in ("refused", "damping", "scalar variances")
 
@@ -142,7 +142,7 @@ def test_duplicated_columns_are_noticed(rng):
 def absorbed_by(belief, batch):
     try:
         return absorb(belief, batch)[1].remedy
-    except IllBatch:
+    except ConflictError:
         return "refused"
 
 
@@ -156,7 +156,7 @@ def test_a_poisoned_batch_in_a_stream_is_named_and_the_belief_before_it_is_good(
             yield Batch(Phi, Phi @ x, channels.Gaussian(1e-4))
 
     beliefs = (belief for belief, _ in stream(Posterior(SPARSE, size), batches()))
-    with pytest.warns(IllBatchWarning), pytest.raises(IllBatch, match="batch 2") as caught:
+    with pytest.warns(ConflictWarning), pytest.raises(ConflictError, match="batch 2") as caught:
         kept.extend(beliefs)
     assert caught.value.batch == 2
     good = kept[-1]
@@ -185,12 +185,12 @@ def test_forecast_is_calibrated(rng):
     mean, var = evidence.forecast(belief, new, channel)
     seen = new @ x + 0.3 * rng.normal(size=4000)
     assert np.mean((seen - mean) ** 2 / var) == pytest.approx(1.0, abs=0.28)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         evidence.forecast(belief, new[:, 1:], channel)
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::miniamp.errors.IllBatchWarning")
+@pytest.mark.filterwarnings("ignore::miniamp.errors.ConflictWarning")
 def test_a_solved_perceptron_batch_ends_and_is_not_unlearnt():
     """The rows fall silent once the signs are known (errata E1): that iteration's tilt is kept."""
     size, seed = 500, 3  # here the variance alone (2.8e-6 at the end) does not tell it

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from miniamp import Posterior, Stop, absorb, channels, evidence, priors
-from miniamp.errors import IllBatch, IllBatchWarning, InvalidInput
+from miniamp.errors import ConflictError, ConflictWarning, InvalidInputError
 
 R, N, M, DELTA = 3, 150, 120, 0.1
 
@@ -86,8 +86,8 @@ def test_mixed_scalings_are_noticed() -> None:
     rng = np.random.default_rng(0)
     Y = 5.0 * rng.normal(size=(N, R))[:, rng.integers(R, size=M)] + 0.1 * rng.normal(size=(N, M))
     with (
-        pytest.warns(IllBatchWarning),
-        pytest.raises(IllBatch, match="scale"),
+        pytest.warns(ConflictWarning),
+        pytest.raises(ConflictError, match="scale"),
     ):
         absorb(prior_belief(), factor(Y, channel=channels.Gaussian(var=0.01)))
 
@@ -220,17 +220,17 @@ def test_damping_reaches_the_same_point() -> None:
 )
 def test_bad_input_is_named(options: dict[str, object], name: str) -> None:
     given = {"Y": problem()[2], **options}
-    with pytest.raises(InvalidInput, match=rf"^{name}: "):
+    with pytest.raises(InvalidInputError, match=rf"^{name}: "):
         factor(given.pop("Y"), **given)
 
 
 def test_beliefs_that_do_not_fit_are_named() -> None:
     Y = problem()[2]
-    with pytest.raises(InvalidInput, match=r"^Y: "):
+    with pytest.raises(InvalidInputError, match=r"^Y: "):
         absorb(Posterior(priors.GaussianRows(R), N + 1), factor(Y))
-    with pytest.raises(InvalidInput, match=r"^belief: "):
+    with pytest.raises(InvalidInputError, match=r"^belief: "):
         absorb(Posterior(priors.GaussianRows(R + 1), N), factor(Y))
-    with pytest.raises(InvalidInput, match=r"^belief: "):
+    with pytest.raises(InvalidInputError, match=r"^belief: "):
         absorb(Posterior(priors.Gaussian(), N), factor(Y))
 
 

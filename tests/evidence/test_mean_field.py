@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from miniamp import Posterior, Stop, Tilt, absorb, channels, designs, priors
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.evidence import Batch, MeanFieldBatch
 
 ROWS, SIZE, NOISE = 30, 20, 0.07
@@ -139,13 +139,13 @@ def test_in_a_stream_mini_amp_is_thirty_times_better():
 )
 def test_refuses_bad_input(given, rng):
     Phi, y = problem(rng)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         MeanFieldBatch(**{"Phi": Phi, "y": y, "channel": channels.Gaussian()} | given)
 
 
 def test_refuses_a_belief_of_another_size(rng):
     Phi, y = problem(rng)
     belief = Posterior(priors.Gaussian(), SIZE + 1)
-    with pytest.raises(InvalidInput, match="size of the belief"):
+    with pytest.raises(InvalidInputError, match="size of the belief"):
         absorb(belief, MeanFieldBatch(Phi, y, channels.Gaussian()))
     assert not belief.tilt.B.any()

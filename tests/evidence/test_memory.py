@@ -7,7 +7,7 @@ import pytest
 
 from miniamp import Posterior, Stop, absorb, channels, evidence, priors
 from miniamp.datasets import ensembles, glm_stream
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.evidence.compress import strongest
 
 SPARSE, NOISY = priors.GaussBernoulli(0.1), channels.Gaussian(1e-2)
@@ -160,7 +160,7 @@ def test_forgetting_scales_tilt_and_rows_and_half_life_says_the_same():
     np.testing.assert_allclose(one.mean, other.mean)
     np.testing.assert_allclose(one.mean, by_hand.mean)
     for wrong in ({"forget": 0.0}, {"forget": 1.5}, {"half_life": -1.0}):
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInputError):
             absorb(belief, rows, **wrong)
 
 

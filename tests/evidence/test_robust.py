@@ -7,7 +7,7 @@ import pytest
 
 from miniamp import Posterior, Stop, absorb, channels, evidence, priors
 from miniamp.datasets import ensembles, glm_stream
-from miniamp.errors import IllBatch, InvalidInput
+from miniamp.errors import ConflictError, InvalidInputError
 from miniamp.evidence.joint import Sites, solve, squared
 
 DESIGNS = {
@@ -126,7 +126,7 @@ def test_rows_without_noise_are_fitted():
 
 def test_rows_that_contradict_the_model_are_refused_by_name(rng):
     Phi = rng.normal(size=(60, 30))
-    with pytest.raises(IllBatch, match="belief is unchanged"):
+    with pytest.raises(ConflictError, match="belief is unchanged"):
         absorb(
             Posterior(priors.GaussBernoulli(0.5), 30),
             evidence.RobustBatch(Phi, 1e6 * rng.normal(size=60), channels.Gaussian(1e-6)),
@@ -144,7 +144,7 @@ def test_one_row_on_one_heavy_tailed_coefficient_is_taken():
 
 def test_rows_of_another_length_are_refused(rng):
     rows = evidence.RobustBatch(rng.normal(size=(3, 4)), np.zeros(3), channels.Gaussian())
-    with pytest.raises(InvalidInput, match="Phi: got 4 columns"):
+    with pytest.raises(InvalidInputError, match="Phi: got 4 columns"):
         absorb(Posterior(priors.Gaussian(), 5), rows)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from miniamp import Posterior, priors
-from miniamp.errors import InvalidInput, InvalidType
+from miniamp.errors import InvalidInputError, InvalidTypeError
 from miniamp.priors import ScalarPrior
 
 BAD: list[tuple[str, Callable[[], ScalarPrior]]] = [
@@ -52,12 +52,12 @@ BAD: list[tuple[str, Callable[[], ScalarPrior]]] = [
 def test_bad_hyper_parameters_are_refused_by_name(
     name: str, make: Callable[[], ScalarPrior]
 ) -> None:
-    with pytest.raises(InvalidInput, match=rf"^{name}: got .*expected .*; "):
+    with pytest.raises(InvalidInputError, match=rf"^{name}: got .*expected .*; "):
         make()
 
 
 def test_text_is_a_type_error() -> None:
-    with pytest.raises(InvalidType, match="scale"):
+    with pytest.raises(InvalidTypeError, match="scale"):
         priors.Laplace(scale="wide")
 
 
@@ -71,9 +71,9 @@ def test_hyper_parameters_are_private_and_frozen() -> None:
 
 
 def test_hyper_parameters_must_fit_the_number_of_coefficients() -> None:
-    with pytest.raises(InvalidInput, match="prior"):
+    with pytest.raises(InvalidInputError, match="prior"):
         Posterior(priors.Laplace(scale=np.ones(3)), size=4)
-    with pytest.raises(InvalidInput, match="prior"):
+    with pytest.raises(InvalidInputError, match="prior"):
         Posterior(priors.Discrete(np.zeros((3, 2))), size=4)
 
 

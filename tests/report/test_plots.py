@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from miniamp import report
-from miniamp.errors import InvalidInput, MissingExtra
+from miniamp.errors import InvalidInputError, MissingExtraError
 from miniamp.report import coverage, reliability
 from miniamp.report.facts import Facts
 
@@ -81,7 +81,7 @@ def test_each_draws_on_given_axes_or_says_why_not(name, kind, request, tmp_path)
     figure, model, plot = Figure(), request.getfixturevalue(kind), getattr(report, name)
     ax = figure.subplots()
     if kind not in ONLY.get(name, {kind}):
-        with pytest.raises(InvalidInput, match=r"estimator: got .* expected"):
+        with pytest.raises(InvalidInputError, match=r"estimator: got .* expected"):
             plot(model, ax)
         return
     assert plot(model, ax) is ax
@@ -91,13 +91,13 @@ def test_each_draws_on_given_axes_or_says_why_not(name, kind, request, tmp_path)
 
 def test_without_matplotlib_the_extra_is_named(regressor, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingExtra, match=r"miniamp\[report\]"):
+    with pytest.raises(MissingExtraError, match=r"miniamp\[report\]"):
         report.plot_error(regressor)
 
 
 def test_without_plotly_the_extra_is_named(regressor, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    with pytest.raises(MissingExtra, match=r"miniamp\[report\]"):
+    with pytest.raises(MissingExtraError, match=r"miniamp\[report\]"):
         report.write_report(regressor, tmp_path / "r.html")
     assert list(tmp_path.iterdir()) == []
 

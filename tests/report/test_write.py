@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from miniamp import MiniAMPClassifier, MiniAMPClusterer, MiniAMPRegressor
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.report import write_report
 from miniamp.report.clusters import neighbours
 from miniamp.report.facts import MOST_BATCHES, Facts
@@ -105,20 +105,20 @@ def test_a_forecast_is_drawn_beside_the_error(regressor):
 
 @pytest.mark.parametrize("forecast", [1.0, ([1, 2], [1.0]), "text", (["a"], ["b"])])
 def test_a_forecast_that_is_none_is_refused(regressor, tmp_path, forecast):
-    with pytest.raises(InvalidInput, match="forecast"):
+    with pytest.raises(InvalidInputError, match="forecast"):
         write_report(regressor, tmp_path / "r.html", forecast=forecast)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_estimator_without_a_history_is_refused(tmp_path):
-    with pytest.raises(InvalidInput, match="call fit first"):
+    with pytest.raises(InvalidInputError, match="call fit first"):
         write_report(MiniAMPRegressor(), tmp_path / "r.html")
-    with pytest.raises(InvalidInput, match="estimator"):
+    with pytest.raises(InvalidInputError, match="estimator"):
         write_report("a model", tmp_path / "r.html")
 
 
 def test_a_folder_that_is_not_there_is_named(regressor, tmp_path):
-    with pytest.raises(InvalidInput, match="nowhere"):
+    with pytest.raises(InvalidInputError, match="nowhere"):
         write_report(regressor, tmp_path / "nowhere" / "r.html")
 
 

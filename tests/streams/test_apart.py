@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from miniamp import Posterior, channels, evidence, priors, stream
-from miniamp.errors import IllBatch, InvalidInput, InvalidType
+from miniamp.errors import ConflictError, InvalidInputError, InvalidTypeError
 from miniamp.streams import MergeWarning, absorb_apart, merge
 
 distributed = pytest.importorskip("distributed", reason="needs miniamp[distributed]")
@@ -120,19 +120,19 @@ def test_failures_are_named(client, tmp_path) -> None:
     import dask
 
     missing = functools.partial(gone, tmp_path / "rows.npy")
-    with pytest.raises(InvalidInput, match=r"batch 1: .*cannot be loaded \(FileNotFoundError"):
+    with pytest.raises(InvalidInputError, match=r"batch 1: .*cannot be loaded \(FileNotFoundError"):
         absorb_apart(START, [SOURCES[0], missing], CHANNEL, client, at_once=1)
-    with pytest.raises(IllBatch, match="batch 1: evidence") as caught:
+    with pytest.raises(ConflictError, match="batch 1: evidence") as caught:
         absorb_apart(START, [dask.delayed(batch)(0), unsound], CHANNEL, client, at_once=1)
     assert caught.value.batch == 1
-    with pytest.raises(InvalidInput, match="sources: got none"):
+    with pytest.raises(InvalidInputError, match="sources: got none"):
         absorb_apart(START, [], CHANNEL, client)
-    with pytest.raises(InvalidType, match="belief: got int"):
+    with pytest.raises(InvalidTypeError, match="belief: got int"):
         absorb_apart(3, SOURCES, CHANNEL, client)
-    with pytest.raises(InvalidInput, match="channel: got one noise a row"):
+    with pytest.raises(InvalidInputError, match="channel: got one noise a row"):
         absorb_apart(START, SOURCES, channels.Gaussian(var=np.ones(40)), client)
     remembering = Posterior(PRIOR, N, memory=5)
     rows = evidence.RobustBatch(*batch(0), CHANNEL)
     *_, (remembering, _) = stream(remembering, [rows])
-    with pytest.raises(InvalidInput, match="belief: got one that remembers rows"):
+    with pytest.raises(InvalidInputError, match="belief: got one that remembers rows"):
         absorb_apart(remembering, SOURCES, CHANNEL, client)

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
-from miniamp.errors import InvalidInput, InvalidType
+from miniamp.errors import InvalidInputError, InvalidTypeError
 from miniamp.streams import open_stream
 
 
-def refused(source, *parts, target="y", k=2, kind=InvalidInput, **options):
+def refused(source, *parts, target="y", k=2, kind=InvalidInputError, **options):
     """All batches are asked for; the error must be one line with all the parts."""
     with pytest.raises(kind) as caught:
         list(open_stream(source, target, k, **options))
@@ -188,7 +188,7 @@ def test_arrays_of_the_wrong_shape_or_type():
     refused(np.ones(3), "two-dimensional", target=None)
     refused(np.ones((2, 2, 2)), "two-dimensional", target=None)
     refused(np.ones((2, 2)) * 1j, "real", target=None)
-    refused(np.array([["a", "b"]]), "real numbers", target=None, kind=InvalidType)
+    refused(np.array([["a", "b"]]), "real numbers", target=None, kind=InvalidTypeError)
     refused(np.ones((3, 2)), "target", "(3,)", target=np.ones(4))
     refused(np.ones((3, 2)), "target", "column number 5", target=5)
     refused(np.array([[1.0], [np.nan]]), "array, row 2, column 'x0'", target=None)
@@ -198,15 +198,15 @@ def test_arrays_of_the_wrong_shape_or_type():
 
 
 def test_iterators_that_change_or_give_nonsense():
-    refused([1.0, 2.0], "(X, y)", target=None, kind=InvalidType)
+    refused([1.0, 2.0], "(X, y)", target=None, kind=InvalidTypeError)
     refused(iter([]), "no rows", target=None)
-    refused([([1.0], 1.0), [2.0]], "item 2", target=None, kind=InvalidType)
-    refused([{"a": 1, "y": 1}, 3], "item 2", kind=InvalidType)
+    refused([([1.0], 1.0), [2.0]], "item 2", target=None, kind=InvalidTypeError)
+    refused([{"a": 1, "y": 1}, 3], "item 2", kind=InvalidTypeError)
     refused([([1.0], 1.0), ([1.0, 2.0], 1.0)], "row 2", "2 values, expected 1", target=None)
     refused([(np.ones((2, 2)), np.ones(2)), (np.ones((1, 3)), [1.0])], "3 columns", target=None)
-    refused(3, "source", "int", target=None, kind=InvalidType)
-    refused({"a": [1]}, "source", "dict", target=None, kind=InvalidType)
-    refused(lambda: 3, "function returned int", target=None, kind=InvalidType)
+    refused(3, "source", "int", target=None, kind=InvalidTypeError)
+    refused({"a": [1]}, "source", "dict", target=None, kind=InvalidTypeError)
+    refused(lambda: 3, "function returned int", target=None, kind=InvalidTypeError)
 
 
 def test_paths_that_are_not_there(tmp_path):
@@ -220,7 +220,7 @@ def test_paths_that_are_not_there(tmp_path):
 
 def test_arguments(frame):
     refused(frame, "batch_size", k=0)
-    refused(frame, "batch_size", k=2.5, kind=InvalidType)
+    refused(frame, "batch_size", k=2.5, kind=InvalidTypeError)
     refused(frame, "missing", "'drop'", missing="zero")
     refused(frame, "unknown", unknown="yes")
     refused(frame, "labels", labels="yes")
@@ -229,12 +229,12 @@ def test_arguments(frame):
     refused(frame, "columns", "no column 'q'", columns=["q"])
     refused(frame, "columns", "the target", columns=["y"])
     refused(frame, "columns", "twice", columns=["a", "a"])
-    refused(frame, "columns", "['a']", columns="a", kind=InvalidType)
+    refused(frame, "columns", "['a']", columns="a", kind=InvalidTypeError)
     refused(frame, "categorical", "no column 'q'", categorical=["q"])
     refused(frame, "schema", "no column 'q'", schema={"q": ["u"]})
     refused(frame, "schema", schema={"city": "Oslo"})
     refused(frame, "schema", "twice", schema={"city": ["Oslo", "Oslo"]})
-    refused(frame, "schema", schema=3, kind=InvalidType)
+    refused(frame, "schema", schema=3, kind=InvalidTypeError)
     refused(frame, "resume", resume={"position": 3})
     refused(frame, "delimiter", "data in hand", delimiter=";")
 

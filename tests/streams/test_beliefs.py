@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from miniamp import Posterior, Tilt, absorb, channels, evidence, priors
-from miniamp.errors import InvalidInput, InvalidType
+from miniamp.errors import InvalidInputError, InvalidTypeError
 from miniamp.parametric import Parametric
 from miniamp.posterior import Remembered
 from miniamp.streams import decode_belief, encode_belief, register
@@ -136,7 +136,7 @@ def test_low_rank_beliefs_come_back(rng):
 
 def test_a_prior_with_a_function_cannot_be_saved():
     prior = priors.Numerical(lambda x: -(x**2))
-    with pytest.raises(InvalidInput, match=r"priors\.Numerical\.log_density: a function"):
+    with pytest.raises(InvalidInputError, match=r"priors\.Numerical\.log_density: a function"):
         encode_belief(Posterior(prior, 2))
 
 
@@ -144,16 +144,16 @@ def test_strange_classes_are_refused_by_name():
     class Strange(priors.Laplace):
         pass
 
-    with pytest.raises(InvalidType, match=r"Strange.*register"):
+    with pytest.raises(InvalidTypeError, match=r"Strange.*register"):
         encode_belief(Strange())
-    with pytest.raises(InvalidInput, match=r"'Nobody'.*not known here"):
+    with pytest.raises(InvalidInputError, match=r"'Nobody'.*not known here"):
         decode_belief({"@": "Nobody"})
-    with pytest.raises(InvalidInput, match="parts of 'Tilt'"):
+    with pytest.raises(InvalidInputError, match="parts of 'Tilt'"):
         decode_belief({"@": "Tilt", "C": 1})
-    with pytest.raises(InvalidType, match="encode="):
+    with pytest.raises(InvalidTypeError, match="encode="):
         register(dict)
 
 
 def test_a_name_stands_for_one_class():
-    with pytest.raises(InvalidInput, match="'Posterior' stands for Posterior"):
+    with pytest.raises(InvalidInputError, match="'Posterior' stands for Posterior"):
         register(priors.Laplace, "Posterior")

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.streams import open_stream
 
 FRAME = pd.DataFrame({"c": list("uvuvw"), "n": [1.0, 2, 3, 4, 5], "y": np.ones(5)})
@@ -15,7 +15,7 @@ FRAME = pd.DataFrame({"c": list("uvuvw"), "n": [1.0, 2, 3, 4, 5], "y": np.ones(5
 def test_the_first_batch_fixes_the_vocabulary():
     stream = open_stream(FRAME, "y", 4)
     assert stream.feature_names == ("c=u", "c=v", "n")
-    with pytest.raises(InvalidInput, match=r"row 5, column 'c': got the category 'w'"):
+    with pytest.raises(InvalidInputError, match=r"row 5, column 'c': got the category 'w'"):
         list(stream)
 
 
@@ -39,13 +39,13 @@ def test_numbers_become_categories_when_named():
 
 
 def test_text_is_refused_where_no_column_may_be_a_category():
-    with pytest.raises(InvalidInput, match="column 'c': got 'u', expected a number"):
+    with pytest.raises(InvalidInputError, match="column 'c': got 'u', expected a number"):
         list(open_stream(FRAME, "y", 4, categorical=[]))
 
 
 def test_a_column_of_identifiers_is_no_category():
     frame = pd.DataFrame({"id": [f"row {i}" for i in range(1500)], "y": np.ones(1500)})
-    with pytest.raises(InvalidInput, match="1500 different texts"):
+    with pytest.raises(InvalidInputError, match="1500 different texts"):
         open_stream(frame, "y", 1500)
 
 
@@ -54,5 +54,5 @@ def test_the_guess_does_not_depend_on_how_rows_are_cut(tmp_path):
     frame = pd.DataFrame({"c": ["1", "2", "u", "v"], "y": np.ones(4)})
     frame.to_csv(tmp_path / "t.csv", index=False)
     for source in (frame, tmp_path / "t.csv", frame.to_dict("records"), [frame[:1], frame[1:]]):
-        with pytest.raises(InvalidInput, match="row 3, column 'c': got 'u'"):
+        with pytest.raises(InvalidInputError, match="row 3, column 'c': got 'u'"):
             list(open_stream(source, "y", 2))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from miniamp import Posterior, Tilt, priors
-from miniamp.errors import BadCheckpoint, InvalidInput, InvalidType
+from miniamp.errors import CheckpointError, InvalidInputError, InvalidTypeError
 from miniamp.streams import is_sound, load, open_stream, previous_of, save
 
 
@@ -69,7 +69,9 @@ def test_damage_is_refused_and_the_previous_one_offered(damage, tmp_path):
         path.write_bytes(
             {"cut": content[:-7], "flip": content, "empty": b"", "other": b"a,y\n"}[damage]
         )
-    with pytest.raises(BadCheckpoint, match=r"previous one is sound: load .*m\.amp\.previous") as e:
+    with pytest.raises(
+        CheckpointError, match=r"previous one is sound: load .*m\.amp\.previous"
+    ) as e:
         load(path)
     assert "\n" not in str(e.value)
     assert check_whole(load(e.value.previous)) == 1
@@ -82,10 +84,10 @@ def test_damage_is_refused_and_the_previous_one_offered(damage, tmp_path):
 def test_damage_without_a_previous_one_is_refused(tmp_path):
     save(tmp_path / "m.amp", state(1))
     (tmp_path / "m.amp").write_bytes((tmp_path / "m.amp").read_bytes()[:-1])
-    with pytest.raises(BadCheckpoint, match=r"cut short.*no previous one") as caught:
+    with pytest.raises(CheckpointError, match=r"cut short.*no previous one") as caught:
         load(tmp_path / "m.amp")
     assert caught.value.previous is None
-    with pytest.raises(BadCheckpoint, match="cannot be read"):
+    with pytest.raises(CheckpointError, match="cannot be read"):
         load(tmp_path / "none.amp")
 
 
@@ -93,14 +95,14 @@ def test_a_state_that_cannot_be_saved_changes_nothing(tmp_path):
     path = tmp_path / "m.amp"
     save(path, state(1))
     for bad in ({"x": object()}, {"x": {1, 2}}, {"x": {3: 4}}, [1], {"f": print}, {"@": "x"}):
-        with pytest.raises((InvalidInput, InvalidType)):
+        with pytest.raises((InvalidInputError, InvalidTypeError)):
             save(path, bad)
     assert check_whole(load(path)) == 1
     assert [p.name for p in tmp_path.iterdir()] == ["m.amp"]
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(InvalidInput, match="cannot be written"):
+    with pytest.raises(InvalidInputError, match="cannot be written"):
         save(tmp_path / "none" / "m.amp", {})
 
 
@@ -112,7 +114,7 @@ def test_a_failed_write_leaves_the_old_one(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(InvalidInput, match="No space left"):
+    with pytest.raises(InvalidInputError, match="No space left"):
         save(path, state(2))
     assert check_whole(load(path)) == 1
     assert [p.name for p in tmp_path.iterdir()] == ["m.amp"]

@@ -10,12 +10,12 @@ import sys
 for name in ("pyarrow", "pandas", "polars"):
     sys.modules[name] = None  # importing it fails, as if it were not there
 import numpy as np
-from miniamp.errors import MissingExtra
+from miniamp.errors import MissingExtraError
 from miniamp.streams import open_stream
 for path in sys.argv[1:]:
     try:
         print(next(iter(open_stream(path, "y", 1))).rows)
-    except MissingExtra as error:
+    except MissingExtraError as error:
         print(error)
 print(next(iter(open_stream((np.ones((3, 2)), np.ones(3)), None, 2))).rows)
 """

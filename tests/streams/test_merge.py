@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from miniamp import Posterior, Tilt, absorb, channels, evidence, priors
-from miniamp.errors import InvalidInput, InvalidType
+from miniamp.errors import InvalidInputError, InvalidTypeError
 from miniamp.streams import MergeWarning, merge
 
 
@@ -30,11 +30,11 @@ def test_tilts_add_and_nothing_else_changes(rng):
 def test_different_priors_sizes_and_things_are_refused():
     a = Posterior(priors.Gaussian(var=1.0), 3)
     for other in (priors.Gaussian(var=2.0), priors.Laplace()):
-        with pytest.raises(InvalidInput, match="the same as in a"):
+        with pytest.raises(InvalidInputError, match="the same as in a"):
             merge(a, Posterior(other, 3))
-    with pytest.raises(InvalidInput, match="4 coefficients"):
+    with pytest.raises(InvalidInputError, match="4 coefficients"):
         merge(a, Posterior(priors.Gaussian(var=1.0), 4))
-    with pytest.raises(InvalidType, match="b: got int"):
+    with pytest.raises(InvalidTypeError, match="b: got int"):
         merge(a, 3)
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.streams import open_stream
 
 
@@ -36,7 +36,7 @@ def test_drop_keeps_full_batches_and_counts_dropped_rows(tmp_path):
 
 def test_drop_of_every_row_is_an_error():
     frame = pd.DataFrame({"a": [np.nan, np.nan], "y": [1.0, 2.0]})
-    with pytest.raises(InvalidInput, match="no rows"):
+    with pytest.raises(InvalidInputError, match="no rows"):
         list(open_stream(frame, "y", 2, missing="drop"))
 
 
@@ -67,13 +67,13 @@ def test_mean_of_a_missing_category_is_its_frequencies():
 
 def test_mean_cannot_fill_a_target_a_sparse_row_or_an_empty_column():
     frame = pd.DataFrame({"a": [1.0, np.nan], "y": [1.0, np.nan]})
-    with pytest.raises(InvalidInput, match="row 2: the target 'y' is missing"):
+    with pytest.raises(InvalidInputError, match="row 2: the target 'y' is missing"):
         list(open_stream(frame, "y", 2, missing="mean"))
     sparse = sp.csr_array(np.array([[1.0, 0.0], [0.0, np.nan]]))
-    with pytest.raises(InvalidInput, match="row 2, column 'x1'"):
+    with pytest.raises(InvalidInputError, match="row 2, column 'x1'"):
         list(open_stream(sparse, None, 2, missing="mean"))
     empty = pd.DataFrame({"a": [np.nan, np.nan, 1.0], "y": [1.0, 2.0, 3.0]})
-    with pytest.raises(InvalidInput, match="'a': no value has been seen yet"):
+    with pytest.raises(InvalidInputError, match="'a': no value has been seen yet"):
         list(open_stream(empty, "y", 2, missing="mean"))
 
 
@@ -93,5 +93,5 @@ def test_words_for_missing(word, write):
 def test_infinite_is_not_missing():
     frame = pd.DataFrame({"a": [1.0, np.inf], "y": [1.0, 2.0]})
     for rule in ("error", "mean", "drop"):
-        with pytest.raises(InvalidInput, match="row 2, column 'a': got inf"):
+        with pytest.raises(InvalidInputError, match="row 2, column 'a': got inf"):
             list(open_stream(frame, "y", 2, missing=rule))

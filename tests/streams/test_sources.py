@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.streams import Schema, open_stream
 
 K = 100
@@ -192,7 +192,7 @@ def test_start_beyond_the_end_is_refused(frame, tmp_path):
     for make in (parquet, parquet_folder, csv, pandas_frame, records):
         folder = tmp_path / make.__name__
         folder.mkdir()
-        with pytest.raises(InvalidInput, match="1050 rows"):
+        with pytest.raises(InvalidInputError, match="1050 rows"):
             list(open_stream(make(frame, folder), "y", 10, start=1051))
 
 
@@ -286,7 +286,7 @@ def test_sparse_arrays_stay_sparse(form, tmp_path):
 def test_an_iterator_can_be_read_once(frame):
     stream = open_stream(iter(frame.to_dict("records")), "y", K)
     assert sum(b.rows for b in stream) == 1050
-    with pytest.raises(InvalidInput, match="cannot be read again"):
+    with pytest.raises(InvalidInputError, match="cannot be read again"):
         iter(stream)
 
 

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.streams import open_stream
 
 READER = """
@@ -58,7 +58,7 @@ def test_rows_are_skipped_to_resume(piped):
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(text, said, piped):
-    with pytest.raises(InvalidInput, match=said) as caught:
+    with pytest.raises(InvalidInputError, match=said) as caught:
         piped(text, k=1)
     assert "\n" not in str(caught.value)
 

@@ -110,15 +110,15 @@ def test_alpha_max_counts_whole_batches():
 
 
 def test_refusals():
-    with pytest.raises(errors.InvalidInput, match="exactly one"):
+    with pytest.raises(errors.InvalidInputError, match="exactly one"):
         theory.learning_curve(SPARSE, CHANNEL, 0.3)
-    with pytest.raises(errors.InvalidInput, match="alpha_b"):
+    with pytest.raises(errors.InvalidInputError, match="alpha_b"):
         theory.learning_curve(SPARSE, CHANNEL, 0.0, batches=1)
-    with pytest.raises(errors.InvalidInput, match="t_max"):
+    with pytest.raises(errors.InvalidInputError, match="t_max"):
         theory.learning_curve(SPARSE, CHANNEL, 0.3, batches=1, t_max=0)
-    with pytest.raises(errors.InvalidInput, match="truth"):
+    with pytest.raises(errors.InvalidInputError, match="truth"):
         theory.learning_curve(SPARSE, CHANNEL, 0.3, batches=1, truth="sparse")
-    with pytest.raises(errors.InvalidInput, match="alphas"):
+    with pytest.raises(errors.InvalidInputError, match="alphas"):
         theory.online_curve(SPARSE, CHANNEL, [-1.0])
 
 

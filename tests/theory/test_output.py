@@ -110,7 +110,7 @@ def test_exponents():
 
 
 def test_refuses_what_is_no_channel():
-    with pytest.raises(errors.InvalidInput, match="variational Bayes"):
+    with pytest.raises(errors.InvalidInputError, match="variational Bayes"):
         output_channel("variational bayes", 1.0)
-    with pytest.raises(errors.InvalidInput, match="shared"):
+    with pytest.raises(errors.InvalidInputError, match="shared"):
         output_channel(channels.Gaussian(var=[1.0, 2.0]), 1.0)

@@ -76,9 +76,9 @@ def test_diagram_plots_and_shows_progress(capsys):
 
 
 def test_diagram_refusals():
-    with pytest.raises(errors.InvalidInput, match="exactly one"):
+    with pytest.raises(errors.InvalidInputError, match="exactly one"):
         theory.phase_diagram(SPARSE, CLEAN, [0.3])
-    with pytest.raises(errors.InvalidInput, match="rho"):
+    with pytest.raises(errors.InvalidInputError, match="rho"):
         theory.phase_diagram(priors.Gaussian(), CLEAN, [0.3], sparsities=[0.1])
 
 

@@ -80,11 +80,11 @@ def test_memory_and_its_inverse():
 
 
 def test_refusals():
-    with pytest.raises(errors.InvalidInput, match="features"):
+    with pytest.raises(errors.InvalidInputError, match="features"):
         theory.plan(SPARSE, NOISY, 0)
-    with pytest.raises(errors.InvalidInput, match="prior variance"):
+    with pytest.raises(errors.InvalidInputError, match="prior variance"):
         theory.plan(SPARSE, NOISY, 1000, target_mse=0.5)
-    with pytest.raises(errors.InvalidInput, match="max_memory"):
+    with pytest.raises(errors.InvalidInputError, match="max_memory"):
         theory.plan(SPARSE, NOISY, 1000, target_mse=0.01, max_memory="lots")
-    with pytest.raises(errors.InvalidInput, match="at least"):
+    with pytest.raises(errors.InvalidInputError, match="at least"):
         theory.plan(SPARSE, NOISY, 1000, target_mse=0.01, max_memory=100)

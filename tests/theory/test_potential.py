@@ -111,7 +111,7 @@ def test_shapes_and_refusals():
     channel = channels.Gaussian(0.1)
     assert theory.mutual_information(SPARSE, channel, np.full((2, 3), 0.1), 0.5).shape == (2, 3)
     assert theory.mutual_information(SPARSE, channel, 0.1, 0.5).shape == ()
-    with pytest.raises(errors.InvalidInput, match="mse"):
+    with pytest.raises(errors.InvalidInputError, match="mse"):
         theory.mutual_information(SPARSE, channel, 0.5, 0.5)
-    with pytest.raises(errors.InvalidInput, match="alpha"):
+    with pytest.raises(errors.InvalidInputError, match="alpha"):
         theory.fixed_points(SPARSE, channel, -1.0)

@@ -116,9 +116,9 @@ def test_information_from_the_log_partition(lam):
 
 
 def test_refuses_what_it_cannot_describe():
-    with pytest.raises(errors.InvalidInput, match="scalar prior"):
+    with pytest.raises(errors.InvalidInputError, match="scalar prior"):
         scalar_channel("sparse")
-    with pytest.raises(errors.InvalidInput, match="shared"):
+    with pytest.raises(errors.InvalidInputError, match="shared"):
         scalar_channel(priors.Gaussian(var=[1.0, 2.0]))
-    with pytest.raises(errors.InvalidInput, match="no variance"):
+    with pytest.raises(errors.InvalidInputError, match="no variance"):
         scalar_channel(priors.Rademacher(p=1.0))

@@ -13,7 +13,7 @@ import math
 from miniamp.arrays import Array
 from miniamp.compiled import compiled, inlined, output_kernel
 
-#: V that stands for none, as in `channels.quadrature`.
+#: V that stands for none, as in `numerics.quadrature`.
 _V_FLOOR = 1e-30
 #: Where the integrand has fallen to this part of its peak, and the slope's share of it to this part
 #: of its sum, the walk ends.

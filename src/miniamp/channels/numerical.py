@@ -9,10 +9,10 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.channels.adaptive import local, moments
 from miniamp.channels.base import Channel
 from miniamp.channels.poisson import checked_counts
-from miniamp.errors import InvalidType
+from miniamp.errors import InvalidTypeError
+from miniamp.numerics.adaptive import local, moments
 
 LogLikelihood = Callable[[Any, Any], Any]
 
@@ -57,7 +57,7 @@ class Numerical(Channel):
         self, log_likelihood: LogLikelihood, support: Given = "real", scale: float = 1.0
     ) -> None:
         if not callable(log_likelihood):
-            raise InvalidType(
+            raise InvalidTypeError(
                 f"log_likelihood: got {log_likelihood!r}, expected a function of (y, z); "
                 "write one that takes and returns arrays"
             )

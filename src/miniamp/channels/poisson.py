@@ -10,8 +10,8 @@ from scipy.special import expit, gammaln
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.counts import count_rule
-from miniamp.channels.quadrature import V_FLOOR, tilted
 from miniamp.channels.smooth import Smooth
+from miniamp.numerics.quadrature import V_FLOOR, tilted
 
 #: Standard deviations of z, and of the counts, that `outcomes` covers.
 _REACH = 7.5

@@ -8,7 +8,7 @@ import numpy as np
 
 from miniamp.arrays import Array, ArrayOrFloat
 from miniamp.channels.base import Channel
-from miniamp.channels.quadrature import V_FLOOR, Tilted, derivatives, peak_of, tilted
+from miniamp.numerics.quadrature import V_FLOOR, Tilted, derivatives, peak_of, tilted
 
 
 class Smooth(Channel):

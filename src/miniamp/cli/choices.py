@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 
 #: Names of priors on the command line, with the class each stands for.
 PRIORS = {
@@ -204,7 +204,7 @@ def _made(cls: Any, numbers: str, option: str) -> Any:
             f"got {numbers!r}, expected numbers for {names or 'nothing: it has none'}",
             param_hint=option,
         ) from None
-    except InvalidInput as error:
+    except InvalidInputError as error:
         raise typer.BadParameter(str(error), param_hint=option) from None
 
 
@@ -213,10 +213,10 @@ def require_place(option: str, path: Path | None, source: str | None = None) -> 
     if path is None or str(path) == "-":
         return
     if path.is_dir():
-        raise InvalidInput(f"{option}: {path} is a folder, expected a file; add a name to it")
+        raise InvalidInputError(f"{option}: {path} is a folder, expected a file; add a name to it")
     if not path.parent.is_dir():
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{option}: the folder {path.parent} does not exist, expected one; make it first"
         )
     if source is not None and Path(source).exists() and path.resolve() == Path(source).resolve():
-        raise InvalidInput(f"{option}: {path} is the source itself; write somewhere else")
+        raise InvalidInputError(f"{option}: {path} is the source itself; write somewhere else")

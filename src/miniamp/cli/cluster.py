@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from miniamp.cli import choices, options
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from miniamp.cli.run import Run
@@ -122,7 +122,7 @@ def _require_second_pass(
 
     kind_of(output)
     if source == "-":
-        raise InvalidInput(
+        raise InvalidInputError(
             "--output: standard input cannot be read a second time for the labels; write the "
             "rows to a file first"
         )

@@ -11,7 +11,7 @@ from miniamp.cli.choices import noise_of, prior_of
 from miniamp.cli.identity import fingerprint
 from miniamp.cli.progress import errors_line
 from miniamp.cli.run import Run
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.streams import Batch, Stream
 from miniamp.streams.files import found
 
@@ -110,7 +110,7 @@ def new_estimator(options: dict[str, Any], first: Batch) -> Any:
 def _absorb(estimator: Any, batch: Batch, classes: list[str] | None) -> None:
     if not hasattr(estimator, "predict_proba"):
         if batch.y is not None and batch.y.dtype.kind not in "fiu":
-            raise InvalidInput(
+            raise InvalidInputError(
                 "target: got text, expected numbers for a regression; use --task classification"
             )
         estimator.partial_fit(batch.X, batch.y)
@@ -119,7 +119,7 @@ def _absorb(estimator: Any, batch: Batch, classes: list[str] | None) -> None:
     if y.dtype.kind == "f":
         broken = y[y != np.rint(y)]
         shown = broken[0] if len(broken) else y[0]
-        raise InvalidInput(
+        raise InvalidInputError(
             f"target: got {shown:g}, expected text or whole numbers for classes; use --task "
             "regression"
         )
@@ -128,14 +128,14 @@ def _absorb(estimator: Any, batch: Batch, classes: list[str] | None) -> None:
         wanted = labels_of(_numbers(classes))
     try:
         estimator.partial_fit(batch.X, y, classes=wanted)
-    except InvalidInput as error:
+    except InvalidInputError as error:
         if not str(error).startswith("y: got "):
             raise
         known = getattr(estimator, "classes_", np.unique(y) if wanted is None else wanted)
         strange = np.setdiff1d(y, known)
         found = f"the class {str(strange[0])!r}" if len(strange) else f"one class, {str(y[0])!r}"
         names = ", ".join(str(name) for name in known) if len(strange) else "at least two"
-        raise InvalidInput(
+        raise InvalidInputError(
             f"target: got {found} in the rows before {batch.position}, expected {names}; name all "
             "classes there are with --classes a,b,c, or take more rows a batch"
         ) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.streams.files import found
 
 #: Bytes of the first file that are looked at. A file may grow at its end, or be put right in the
@@ -31,7 +31,7 @@ def require_same_source(path: object, source: str, saved: dict[str, Any]) -> Non
     else:
         same = _extends(source, saved["files"])
     if not same:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{path}: was begun with other rows ({_named(saved['source'])}) than those of "
             f"{_named(source)}; give the same source to go on, --new-rows to learn from this one "
             "too, or another --checkpoint to begin anew"
@@ -54,7 +54,7 @@ def require_same_options(path: object, options: dict[str, Any], saved: dict[str,
     for name in {**saved, **options}:
         was, now = saved.get(name), options.get(name)
         if was != now:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{path}: was begun with {_option(name, was)}, not {_option(name, now)}; use the "
                 "same options to go on, or another --checkpoint to begin anew"
             )

@@ -144,12 +144,12 @@ def _plain(found: Any) -> dict[str, Any]:
 
 
 def _draw(found: Any, path: Path, quiet: bool) -> None:
-    from miniamp.errors import MissingExtra
+    from miniamp.errors import MissingExtraError
 
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise MissingExtra(
+        raise MissingExtraError(
             'drawing needs matplotlib; install it with pip install "miniamp[report]"'
         ) from None
     figure = Figure(figsize=(7.0, 4.5), layout="constrained")

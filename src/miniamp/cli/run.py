@@ -13,7 +13,7 @@ import numpy as np
 
 from miniamp.cli.choices import column
 from miniamp.cli.identity import fingerprint, require_same_options, require_same_source
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.streams import Batch, Stream, open_stream
 
 
@@ -65,7 +65,7 @@ class Run(ABC):
         by = None if saved is None else saved.get("command", "fit")
         if saved is None or by != cls.command:
             who = f"begun by miniamp {by}" if by else f"not begun by miniamp {cls.command}"
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{path}: holds a model that was {who}, expected a checkpoint of miniamp "
                 f"{cls.command}; name another --checkpoint"
             )
@@ -75,7 +75,7 @@ class Run(ABC):
         try:
             require_same_source(path, source, saved)
             fresh = new_rows and source == "-"
-        except InvalidInput:
+        except InvalidInputError:
             if not new_rows:
                 raise
             fresh = True
@@ -172,7 +172,7 @@ def opened(path: Path) -> tuple[Any, dict[str, Any] | None]:
     from miniamp import estimators
 
     if path.is_dir():
-        raise InvalidInput(f"{path}: is a folder, expected a file; name the model in it")
+        raise InvalidInputError(f"{path}: is a folder, expected a file; name the model in it")
     estimator = estimators.load(path)
     saved = getattr(estimator, "stream_", None)
     if not isinstance(saved, dict) or "reading" not in saved:

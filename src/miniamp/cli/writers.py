@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.streams.extras import needed
 
 #: One batch of a table: columns of equal length by name.
@@ -33,7 +33,7 @@ def kind_of(path: Path) -> str:
         return "csv"
     kind = _KINDS.get(path.suffix.lower())
     if kind is None:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"--output: {path} ends in {path.suffix or 'nothing'!r}, expected .csv, .jsonl or "
             ".parquet, or - for CSV on standard output; choose one"
         )
@@ -67,7 +67,7 @@ def writing(path: Path) -> Iterator[Writer]:
             writer.close()
         fresh.replace(path)
     except OSError as error:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{path}: cannot be written ({error.strerror}); check the folder and the disk"
         ) from None
     finally:

@@ -16,7 +16,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array
-from miniamp.errors import IllBatch, InvalidType, MissingExtra
+from miniamp.errors import ConflictError, InvalidTypeError, MissingExtraError
 from miniamp.estimators import HealthWarning, MiniAMPClassifier, MiniAMPRegressor
 from miniamp.estimators.growth import with_classes, with_features
 from miniamp.estimators.judge import class_probabilities, judge_labels, judge_numbers
@@ -27,7 +27,7 @@ from miniamp.estimators.settings import Settings
 try:
     from river import base
 except ImportError as error:
-    raise MissingExtra(
+    raise MissingExtraError(
         'miniamp.compat.river needs river; install it with pip install river "miniamp[sklearn]"'
     ) from error
 
@@ -85,7 +85,7 @@ class _Gathering(ABC):
         known = with_classes(with_features(known, len(names)), max(Y.shape[1], 2))
         try:
             self._known = known.absorbed(self._matrix(rows, names, known), Y, self._judge)
-        except IllBatch as error:
+        except ConflictError as error:
             self._known = known
             warnings.warn(f"{len(rows)} rows were left out: {error}", HealthWarning, stacklevel=4)
         self._names = names
@@ -297,7 +297,7 @@ def _number(name: str, value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise InvalidType(
+        raise InvalidTypeError(
             f"{name}: got {value!r:.60}, expected a number; encode categories first, "
             "with river.preprocessing.OneHotEncoder for instance"
         ) from None

@@ -17,7 +17,7 @@ import scipy.sparse
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
-from miniamp.errors import InvalidType
+from miniamp.errors import InvalidTypeError
 
 #: Draws a batch: (generator, number of rows) to an (M, N) array or CSR matrix.
 Draw: TypeAlias = Callable[[np.random.Generator, int], Any]
@@ -221,7 +221,7 @@ def as_ensemble(design: Given) -> Ensemble:
         return design
     if isinstance(design, str) and design in BY_NAME:
         return BY_NAME[design]()
-    raise InvalidType(
+    raise InvalidTypeError(
         f"design: got {design!r}, expected an ensemble or one of {', '.join(BY_NAME)}; "
         "see miniamp.datasets.ensembles"
     )

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from miniamp.arrays import Array
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 
 #: Environment variable that names the folder with the data files.
 VARIABLE = "MINIAMP_DATA"
 
 
-class MissingData(InvalidInput, FileNotFoundError):
+class MissingData(InvalidInputError, FileNotFoundError):
     """A data set is not on this machine; the message says how to get it."""
 
 

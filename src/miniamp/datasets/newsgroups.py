@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from miniamp import checks
 from miniamp.datasets.location import Labelled, file_in_folder, missing
-from miniamp.errors import MissingExtra
+from miniamp.errors import MissingExtraError
 
 #: Words of two or more letters, digits or underscores, in lower case.
 _WORD = re.compile(r"\b\w\w+\b")
@@ -182,7 +182,7 @@ def _english_stop_words() -> frozenset[str]:
     try:
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
     except ImportError as error:
-        raise MissingExtra(
+        raise MissingExtraError(
             "stop_words=False needs scikit-learn's list of English stop words; "
             "install it with: pip install 'miniamp[sklearn]'"
         ) from error

@@ -13,7 +13,7 @@ from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.datasets.ensembles import Draw, Ensemble, as_ensemble
-from miniamp.errors import InvalidType
+from miniamp.errors import InvalidTypeError
 from miniamp.posterior import Prior
 
 #: A stratified truth is every so-manieth of at least this many sorted draws. The power of the truth
@@ -121,11 +121,11 @@ def glm_stream(
     rows = max(1, round(checks.number("alpha_b", alpha_b, above=0.0) * N))
     ensemble = as_ensemble(design)
     if not isinstance(channel, Channel):
-        raise InvalidType(
+        raise InvalidTypeError(
             f"channel: got {channel!r}, expected a channel; see miniamp.channels for what there is"
         )
     if not callable(getattr(prior, "sample", None)):
-        raise InvalidType(
+        raise InvalidTypeError(
             f"prior: got {prior!r}, expected a prior; see miniamp.priors for what there is"
         )
     checks.fits("prior", prior.shape, N)

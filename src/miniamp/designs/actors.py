@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from miniamp import checks
-from miniamp.errors import MiniampError, MissingExtra
+from miniamp.errors import MiniampError, MissingExtraError
 
 #: While an answer is awaited, its worker's life is looked at so often, in seconds.
 WATCH = 0.5
@@ -108,7 +108,7 @@ def current_client(client: Any = None) -> Any:
     try:
         from distributed import get_client
     except ImportError:
-        raise MissingExtra(
+        raise MissingExtraError(
             "designs.Distributed needs Dask, which is not installed; "
             "pip install 'miniamp[distributed]'"
         ) from None

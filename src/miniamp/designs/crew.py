@@ -18,7 +18,7 @@ from miniamp.designs.actors import (
     living_workers,
 )
 from miniamp.designs.row_block import RowBlocks, not_loaded, sum_of
-from miniamp.errors import InvalidInput, MiniampError
+from miniamp.errors import InvalidInputError, MiniampError
 
 #: How often the blocks of lost workers are loaded again within one question before giving up.
 TRIES = 8
@@ -176,7 +176,7 @@ class Crew:
         except Exception as error:  # of a graph that the cluster was to compute
             first, last = group.blocks[0], group.blocks[-1]
             which = str(first) if first == last else f"{first} to {last}"
-            raise InvalidInput(not_loaded(which, error)) from error
+            raise InvalidInputError(not_loaded(which, error)) from error
 
 
 def dealt(

@@ -14,7 +14,7 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs.base import Design, Sweep, row_blocks
 from miniamp.designs.columns import Columns, DenseColumns
-from miniamp.errors import InvalidType
+from miniamp.errors import InvalidTypeError
 
 #: A matrix of at most this many bytes is still in the last level of the cache on the way back, so
 #: that with scalar variances two products of BLAS over all rows beat a sweep by blocks.
@@ -106,7 +106,7 @@ def checked_matrix(Phi: Given) -> NDArray[np.float64] | NDArray[np.float32]:
     if array.dtype.kind in "iub":
         array = array.astype(np.float64)
     if array.dtype not in (np.float64, np.float32):
-        raise InvalidType(
+        raise InvalidTypeError(
             f"Phi: got dtype {array.dtype}, expected float64 or float32; "
             "convert text, categories or complex numbers to floats first"
         )

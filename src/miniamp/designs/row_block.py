@@ -14,7 +14,7 @@ from miniamp.designs import threads
 from miniamp.designs.base import Design, Sweep, triangle
 from miniamp.designs.choose import as_design
 from miniamp.designs.online import Answers, Running
-from miniamp.errors import InvalidInput, MiniampError
+from miniamp.errors import InvalidInputError, MiniampError
 from miniamp.posterior import Prior
 
 #: Iterations whose g a block remembers: the one being made, the one it is made from, and one that
@@ -69,12 +69,12 @@ class RowBlock:
             self.design = as_design(rows)
             size = self.design.shape[0]
             self._own = None if target is None else checks.vector("y", target, size)
-        except InvalidInput as error:
+        except InvalidInputError as error:
             raise type(error)(f"block {index}: {error}") from error
         except MiniampError:
             raise
         except Exception as error:  # whatever a loader may raise, its file being gone among it
-            raise InvalidInput(not_loaded(index, error)) from error
+            raise InvalidInputError(not_loaded(index, error)) from error
         self._y: Array | None = self._own
         self._channel: Channel | None = None
         self._memory: dict[int, Any] = {}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from miniamp import checks
-from miniamp.errors import InvalidInput, MissingExtra
+from miniamp.errors import InvalidInputError, MissingExtraError
 
 
 def array_blocks(Phi: Any, y: Any = None) -> list[Any]:
@@ -65,7 +65,7 @@ def read_parquet(path: str, target: str, features: Sequence[str] | None) -> tupl
     try:
         import pyarrow.parquet as pq
     except ImportError:
-        raise MissingExtra(
+        raise MissingExtraError(
             "reading Parquet needs pyarrow, which is not installed; pip install 'miniamp[streams]'"
         ) from None
     try:
@@ -73,9 +73,9 @@ def read_parquet(path: str, target: str, features: Sequence[str] | None) -> tupl
         chosen = _chosen(names, target, features)
         table = pq.read_table(path, columns=[*chosen, target])
     except (OSError, ValueError) as error:
-        if isinstance(error, InvalidInput):
+        if isinstance(error, InvalidInputError):
             raise type(error)(f"{path}: {error}") from error
-        raise InvalidInput(
+        raise InvalidInputError(
             f"source: {path} cannot be read ({error}), expected a complete Parquet file; "
             "write it again"
         ) from error

@@ -15,7 +15,7 @@ from miniamp.arrays import Array, Given
 from miniamp.designs.base import row_blocks
 from miniamp.designs.columns import Columns, SparseColumns, places
 from miniamp.designs.swept import Swept
-from miniamp.errors import InvalidType
+from miniamp.errors import InvalidTypeError
 from miniamp.kernel import read_only
 
 
@@ -102,7 +102,7 @@ def is_sparse(Phi: Given) -> bool:
 def checked_sparse(Phi: Given) -> Any:
     """`Phi` by compressed rows, finite, each entry stored once, with columns as int32."""
     if not is_sparse(Phi):
-        raise InvalidType(
+        raise InvalidTypeError(
             f"Phi: got {type(Phi).__name__}, expected a scipy.sparse matrix or array; "
             "use designs.Dense for plain arrays"
         )
@@ -118,7 +118,7 @@ def checked_sparse(Phi: Given) -> Any:
     if rows.dtype.kind in "iub":
         rows = rows.astype(np.float64)
     if rows.dtype not in (np.float64, np.float32):
-        raise InvalidType(
+        raise InvalidTypeError(
             f"Phi: got dtype {rows.dtype}, expected float64 or float32; "
             "convert text, categories or complex numbers to floats first"
         )

@@ -3,9 +3,9 @@
 try:
     import sklearn as _sklearn  # noqa: F401
 except ImportError as error:
-    from miniamp.errors import MissingExtra
+    from miniamp.errors import MissingExtraError
 
-    raise MissingExtra(
+    raise MissingExtraError(
         'the estimators need scikit-learn; install it with pip install "miniamp[sklearn]"'
     ) from error
 

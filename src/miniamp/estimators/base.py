@@ -21,7 +21,7 @@ from sklearn.utils.validation import (
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
-from miniamp.errors import IllBatch, InvalidInput, InvalidType
+from miniamp.errors import ConflictError, InvalidInputError, InvalidTypeError
 from miniamp.estimators.batching import cut
 from miniamp.estimators.contradiction import in_words
 from miniamp.estimators.dask_rows import blocks_of, cluster_for, first_rows, joined, swept
@@ -113,7 +113,7 @@ class StreamingEstimator(Saved, BaseEstimator):
                     known = self._absorbed(known, part[taken], Y[done + taken], rest)
                 done += part.shape[0]
             if done != len(Y):
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"y: got {len(Y)} values, expected {done}; give one value for each row"
                 )
             self._take(known)
@@ -137,7 +137,7 @@ class StreamingEstimator(Saved, BaseEstimator):
         judge = self._judge if weights is None else partial(judge_weighted, self._judge)
         try:
             known = known.absorbed(X, Y, judge, weights)
-        except (IllBatch, np.linalg.LinAlgError) as error:
+        except (ConflictError, np.linalg.LinAlgError) as error:
             raise in_words(error, X, self.noise) from error
         for finding in findings(known.history):
             if finding.kind not in before:
@@ -149,7 +149,7 @@ class StreamingEstimator(Saved, BaseEstimator):
     def _settings(self) -> Settings:
         for name in ("fit_intercept", "standardize"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise InvalidType(
+                raise InvalidTypeError(
                     f"{name}: got {getattr(self, name)!r:.60}, expected True or False; choose one"
                 )
         settings = Settings.checked(
@@ -183,7 +183,7 @@ class StreamingEstimator(Saved, BaseEstimator):
         except TypeError as error:
             if "not supported between instances" not in str(error):
                 raise
-            raise InvalidType(
+            raise InvalidTypeError(
                 "y: got labels of several types, expected one; make all of them text, or numbers"
             ) from None
         require_measurable("X", X)

@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from miniamp.arrays import Array, Given
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.estimators.base import ACCEPTED, StreamingEstimator
 from miniamp.estimators.judge import class_probabilities, judge_labels
 from miniamp.estimators.knowledge import Judge
@@ -75,7 +75,7 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
             if classes is not None:
                 wanted = np.unique(column_or_1d(classes))
                 if not first and not np.array_equal(wanted, self.classes_):
-                    raise InvalidInput(
+                    raise InvalidInputError(
                         f"classes: got {wanted.tolist()}, expected {self.classes_.tolist()} as in "
                         "the first call; leave it out, or clone the estimator to begin anew"
                     )
@@ -113,12 +113,12 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
             classes = np.unique(y)
         unknown = np.setdiff1d(y, classes)
         if len(unknown):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"y: got the class {unknown.tolist()[0]!r}, expected one of "
                 f"{classes.tolist()[:8]}; list all classes in the first call of partial_fit"
             )
         if len(classes) < 2:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"y: got one class, {classes.tolist()[0]!r}, expected at least two; give rows of "
                 "other classes too, or list all with classes="
             )

@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from miniamp import channels, checks, priors
 from miniamp.absorb import Info, Stop, absorb
 from miniamp.arrays import Array, Given
-from miniamp.errors import IllBatch, IllBatchWarning, InvalidInput
+from miniamp.errors import ConflictError, ConflictWarning, InvalidInputError
 from miniamp.estimators.knowledge import HISTORY
 from miniamp.estimators.samples import (
     feature_variances,
@@ -160,7 +160,7 @@ class Clusters:
 
     def _started(self, X: Any, raw: Any) -> Clusters:
         if raw.shape[0] < self.settings.n_clusters:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"X: got n_samples={raw.shape[0]}, expected at least n_clusters="
                 f"{self.settings.n_clusters} in the first batch; give more samples at once or ask "
                 "for fewer clusters"
@@ -183,11 +183,11 @@ class Clusters:
         found, failure = [], None
         with warnings.catch_warnings():
             # A start is a trial: that one of them needed care is nobody's concern.
-            warnings.simplefilter("ignore", IllBatchWarning)
+            warnings.simplefilter("ignore", ConflictWarning)
             for start in starts:
                 try:
                     found.append(self._absorb(belief, Y, level, start))
-                except IllBatch as error:
+                except ConflictError as error:
                     failure = error
         if not found and failure is not None:
             raise failure
@@ -222,7 +222,7 @@ class Clusters:
         faded = self.belief.scaled(self._fade())
         try:
             after, info = self._absorb(faded, Y, self.level, "belief")
-        except IllBatch:
+        except ConflictError:
             if not isinstance(self.settings.noise, str):
                 raise
             # The noise was learned on other samples: learn it on these, as far as they are from
@@ -350,7 +350,7 @@ class Clusters:
     def _check(self, X: Any) -> None:
         values: Any = X.data if hasattr(X, "tocsr") else X
         if self.settings.prior == "nonnegative" and values.size and values.min() < 0.0:
-            raise InvalidInput(
+            raise InvalidInputError(
                 "X: Negative values in data passed to MiniAMPClusterer with prior='nonnegative': "
                 f"got {values.min():g}, expected numbers >= 0; use prior='gaussian', or shift them"
             )

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from miniamp.errors import IllBatch
+from miniamp.errors import ConflictError
 
 
-def in_words(error: IllBatch | np.linalg.LinAlgError, X: Any, noise: Any) -> IllBatch:
+def in_words(error: ConflictError | np.linalg.LinAlgError, X: Any, noise: Any) -> ConflictError:
     """The same refusal, saying of the rows X what may be the matter with them.
 
     Parameters
     ----------
-    error : IllBatch or LinAlgError
+    error : ConflictError or LinAlgError
         What the solvers said.
     X : (M, N) array or sparse matrix
         The rows.
@@ -35,7 +35,7 @@ def in_words(error: IllBatch | np.linalg.LinAlgError, X: Any, noise: Any) -> Ill
         why += f" (squared residuals {health:.3g} times as large as their error bars)"
     elif not health < 0.5:
         why = "for which no solver found an answer that holds"
-    return IllBatch(
+    return ConflictError(
         f"X, y: got {rows} rows {why}; the estimator stays as it was. {' '.join(causes)}",
         health=health,
         iteration=getattr(error, "iteration", 0),

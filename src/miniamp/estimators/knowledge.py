@@ -15,7 +15,7 @@ from miniamp.absorb import Info, absorb
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.designs import Design, as_design
-from miniamp.errors import IllBatch, IllBatchWarning
+from miniamp.errors import ConflictError, ConflictWarning
 from miniamp.estimators.expectation import expected
 from miniamp.estimators.health import findings
 from miniamp.estimators.settings import Settings, coefficient_prior
@@ -190,7 +190,7 @@ class Knowledge:
         make = self._solver(design)
         with warnings.catch_warnings():
             # A second try is recorded in the history as a remedy.
-            warnings.simplefilter("ignore", IllBatchWarning)
+            warnings.simplefilter("ignore", ConflictWarning)
             pairs = [
                 self._one(replace(m, channel=weighted(m.channel, weights)), design, y, make)
                 for m, y in zip(models, Y.T, strict=True)
@@ -207,9 +207,9 @@ class Knowledge:
         forget = self.settings.forget
         try:
             return self._absorb(model, design, y, make, forget)
-        except IllBatch as error:
+        except ConflictError as error:
             if forget == 1.0:
-                raise IllBatch(
+                raise ConflictError(
                     f"{error} If the stream itself has changed, set forget=0.9 or begin anew.",
                     health=error.health,
                     iteration=error.iteration,
@@ -217,7 +217,7 @@ class Knowledge:
             for more in (0.1, 0.01, 0.001):
                 try:
                     new, info = self._absorb(model, design, y, make, more * forget)
-                except IllBatch:
+                except ConflictError:
                     continue
                 return new, replace(info, remedy=f"forgetting all but {more:g} of what was known")
             raise

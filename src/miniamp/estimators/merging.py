@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from miniamp import checks
 from miniamp.arrays import Array
-from miniamp.errors import InvalidType
+from miniamp.errors import InvalidTypeError
 from miniamp.estimators.base import StreamingEstimator
 from miniamp.estimators.knowledge import HISTORY, Knowledge
 from miniamp.evidence import Frame
@@ -77,7 +77,7 @@ def _require_alike(a: Any, b: Any) -> None:
     """Refuse estimators that do not speak of the same thing."""
     for name, given in (("a", a), ("b", b)):
         if not isinstance(given, StreamingEstimator):
-            raise InvalidType(
+            raise InvalidTypeError(
                 f"{name}: got {type(given).__name__}, expected a MiniAMPRegressor or "
                 "MiniAMPClassifier; streams.merge takes posteriors"
             )

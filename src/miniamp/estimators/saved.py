@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from miniamp import checks, streams
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 
 
 @contextmanager
@@ -64,7 +64,7 @@ class Saved(ABC):
     def from_state(cls, state: dict[str, Any]) -> Self:
         """The estimator whose `state` this is."""
         if state.get("estimator") != cls.__name__:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"state: holds {state.get('estimator')!r}, expected {cls.__name__!r}; "
                 "miniamp.load finds the class by itself"
             )

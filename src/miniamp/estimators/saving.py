@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from miniamp import streams
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.estimators.knowledge import Knowledge
 from miniamp.estimators.settings import Settings
 from miniamp.evidence import Frame
@@ -23,7 +23,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Raises
     ------
-    BadCheckpoint
+    CheckpointError
         The file is cut short, altered, or no checkpoint; see `miniamp.streams.load`.
 
     Examples
@@ -42,7 +42,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     state = streams.load(path)
     cls: Any = getattr(estimators, str(state.get("estimator")), None)
     if not hasattr(cls, "from_state"):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{os.fspath(path)}: holds {state.get('estimator', 'no estimator')!r}, expected a "
             "saved estimator; miniamp.streams.load reads any checkpoint"
         )

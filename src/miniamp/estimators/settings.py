@@ -11,7 +11,7 @@ from miniamp import channels, checks, priors
 from miniamp.absorb import Stop
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
-from miniamp.errors import InvalidType
+from miniamp.errors import InvalidTypeError
 from miniamp.evidence import Frame
 from miniamp.posterior import Posterior, Prior
 from miniamp.priors import ScalarPrior
@@ -139,7 +139,7 @@ def _prior(given: Given) -> tuple[ScalarPrior, bool]:
             raise checks.refuse("prior", repr(given), f"{names} or a prior", "choose one")
         return PRIORS[given], True
     if not isinstance(given, ScalarPrior):
-        raise InvalidType(
+        raise InvalidTypeError(
             f"prior: got {given!r:.60}, expected a name such as 'sparse' or a prior such as "
             "priors.GaussBernoulli(rho=0.1); see miniamp.priors"
         )

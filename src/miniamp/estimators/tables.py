@@ -37,7 +37,7 @@ def require_measurable(name: str, values: Any) -> None:
     --------
     >>> require_measurable("X", np.array([1.0, 1e300]))
     Traceback (most recent call last):
-    miniamp.errors.InvalidInput: X: got 1e+300, expected numbers below 1e+140; change the units
+    miniamp.errors.InvalidInputError: X: got 1e+300, expected numbers below 1e+140; change the units
     """
     values = values.data if hasattr(values, "tocsr") else values
     if not values.size:

@@ -15,7 +15,7 @@ from miniamp.channels.gaussian import NOISE_FLOOR
 from miniamp.channels.labels import Binary
 from miniamp.channels.probit import hazard_curvature, inverse_mills
 from miniamp.channels.smooth import Smooth
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.kernel import Kernel, packed
 
 #: Whole weights repeat rows until there would be so many times as many.
@@ -159,7 +159,7 @@ def weighted(channel: Channel, weight: Array | None) -> Channel:
         return WeightedProbit(channel.var, weight)
     if type(channel) is channels.Logistic:
         return WeightedLogistic(weight)
-    raise InvalidInput(
+    raise InvalidInputError(
         f"sample_weight: got fractions or very large weights, expected whole numbers for the "
         f"channel {channel!r}; round the weights"
     )

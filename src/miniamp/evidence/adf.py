@@ -10,7 +10,7 @@ from miniamp.arrays import Given
 from miniamp.channels.base import Channel
 from miniamp.designs import as_design
 from miniamp.designs.online import Answers, private
-from miniamp.errors import IllBatch
+from miniamp.errors import ConflictError
 from miniamp.evidence.base import relative_change
 from miniamp.evidence.batch import check_columns, checked_channel, health
 from miniamp.posterior import Moments, Posterior
@@ -63,7 +63,7 @@ def adf(belief: Posterior, Phi: Given, y: Given, channel: Channel) -> tuple[Post
         change = relative_change(moments, belief.moments)
         figure = health(float(np.mean(np.square(answers.g))), float(np.mean(answers.curvature)))
     if not np.isfinite(change):
-        raise IllBatch(
+        raise ConflictError(
             "evidence: the estimate is no longer finite; the belief is unchanged. Look for rows of "
             "extreme size, or raise the noise of the channel",
             health=figure,

@@ -13,7 +13,7 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.channels.gaussian import Gaussian
 from miniamp.designs import Design
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.evidence.base import DrawnRows
 from miniamp.evidence.batch import Batch
 from miniamp.evidence.robust import RobustBatch
@@ -73,7 +73,7 @@ class AutoBatch(DrawnRows):
         because: str = "as asked",
     ) -> None:
         if solver not in ("auto", "amp", "robust"):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"solver: got {solver!r}, expected 'auto', 'amp' or 'robust'; 'auto' suits any rows"
             )
         self.solver, self.because = solver, because

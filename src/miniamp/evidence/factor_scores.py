@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
-from miniamp.errors import InvalidType
+from miniamp.errors import InvalidTypeError
 
 #: A Fisher information from here on belongs to a channel without noise, whose floor it is.
 NOISELESS = 1e28
@@ -123,7 +123,9 @@ def _checked_sparse(Y: Any, channel: Channel) -> Any:
         Y = Y.tocsr()
     _checked_shape(Y.shape)
     if Y.dtype.kind not in "fiub":
-        raise InvalidType(f"Y: got a sparse matrix of {Y.dtype}, expected real numbers; convert it")
+        raise InvalidTypeError(
+            f"Y: got a sparse matrix of {Y.dtype}, expected real numbers; convert it"
+        )
     Y = Y.astype(np.float64, copy=False)
     if Y.nnz < Y.shape[0] * Y.shape[1]:
         channel.checked(np.zeros(1))  # absent entries are zeros, and must be possible outcomes

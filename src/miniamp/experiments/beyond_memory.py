@@ -10,7 +10,7 @@ import numpy as np
 from miniamp import channels, priors
 from miniamp.absorb import Stop, absorb
 from miniamp.datasets import Problem, ensembles, glm_stream
-from miniamp.errors import IllBatch, IllBatchWarning
+from miniamp.errors import ConflictError, ConflictWarning
 from miniamp.evidence import Batch, RobustBatch
 from miniamp.experiments import look
 from miniamp.experiments.claims import Claim, medians
@@ -79,9 +79,9 @@ def _mini_amp(problem: Problem, size: int) -> Posterior:
     for Phi, y in problem:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", IllBatchWarning)
+                warnings.simplefilter("ignore", ConflictWarning)
                 belief, _ = absorb(belief, Batch(Phi, y, CHANNEL), STOP)
-        except IllBatch:
+        except ConflictError:
             continue
     return belief
 

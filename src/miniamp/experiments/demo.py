@@ -17,7 +17,7 @@ from miniamp.arrays import Array
 from miniamp.channels import Gaussian
 from miniamp.datasets import Problem, glm_stream
 from miniamp.designs import Averaged
-from miniamp.errors import InvalidInput, MissingExtra
+from miniamp.errors import InvalidInputError, MissingExtraError
 from miniamp.evidence import Batch, MeanFieldBatch, adf
 from miniamp.posterior import Posterior
 from miniamp.priors import GaussBernoulli
@@ -136,11 +136,11 @@ def write_csv(run: Run, path: Path) -> None:
 def require_writable(path: Path) -> None:
     """Refuse a place where the picture cannot go, before a minute is spent on it."""
     if not path.parent.is_dir():
-        raise InvalidInput(
+        raise InvalidInputError(
             f"output: got {path}, expected a file in a folder that is there; make {path.parent}"
         )
     if path.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"output: got {path}, expected a name ending in .png, .pdf or .svg; rename it"
         )
 
@@ -150,7 +150,9 @@ def plot(run: Run, path: Path) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingExtra('the picture needs matplotlib; pip install "miniamp[report]"') from error
+        raise MissingExtraError(
+            'the picture needs matplotlib; pip install "miniamp[report]"'
+        ) from error
     figure = Figure(figsize=(10.0, 4.4), layout="constrained")
     left, right = cast(Any, figure).subfigures(1, 2, width_ratios=[1.35, 1.0], wspace=0.03)
     _plot_curves(left.subplots(), run)

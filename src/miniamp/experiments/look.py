@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from miniamp.arrays import Array
-from miniamp.errors import MissingExtra
+from miniamp.errors import MissingExtraError
 
 #: Okabe and Ito's colours without the yellow, from dark to light as far as they go.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5D4A9C", "#6B6B6B")
@@ -48,7 +48,7 @@ def context() -> Any:
     try:
         from matplotlib import rc_context
     except ImportError as error:
-        raise MissingExtra('figures need matplotlib; pip install "miniamp[report]"') from error
+        raise MissingExtraError('figures need matplotlib; pip install "miniamp[report]"') from error
     return rc_context(RC)
 
 

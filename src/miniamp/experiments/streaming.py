@@ -10,7 +10,7 @@ import numpy as np
 from miniamp.absorb import Stop, absorb
 from miniamp.datasets import glm_stream
 from miniamp.designs import Averaged
-from miniamp.errors import IllBatch, IllBatchWarning
+from miniamp.errors import ConflictError, ConflictWarning
 from miniamp.evidence import Batch, MeanFieldBatch
 from miniamp.experiments.tables import Row
 from miniamp.posterior import Posterior
@@ -56,10 +56,10 @@ def realisation(
         iterations = 0
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", IllBatchWarning)
+                warnings.simplefilter("ignore", ConflictWarning)
                 belief, info = absorb(belief, evidence, stop or default)
             iterations = info.iterations
-        except IllBatch:
+        except ConflictError:
             pass
         rows.append(
             {

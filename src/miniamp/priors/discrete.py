@@ -9,8 +9,8 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.numerics.components import choose, leading, log_weights, shares, spread
 from miniamp.priors.base import Components, ScalarPrior
-from miniamp.priors.components import choose, leading, log_weights, shares, spread
 
 
 class Discrete(ScalarPrior):

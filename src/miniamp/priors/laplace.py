@@ -10,8 +10,8 @@ from scipy.special import expit
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.numerics.half_line import half_line_moments, log_scaled_mass, sample_half_line
 from miniamp.priors.base import ScalarPrior
-from miniamp.priors.half_line import half_line_moments, log_scaled_mass, sample_half_line
 
 #: Beyond this many standard deviations a cut normal is an exponential to all digits.
 _EXPONENTIAL = 1e9

@@ -9,11 +9,11 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.errors import InvalidType
+from miniamp.errors import InvalidTypeError
+from miniamp.numerics.landscape import Flags, Tilted
+from miniamp.numerics.panels import Panels
+from miniamp.numerics.survey import survey
 from miniamp.priors.base import ScalarPrior
-from miniamp.priors.landscape import Flags, Tilted
-from miniamp.priors.panels import Panels
-from miniamp.priors.survey import survey
 
 #: Coordinates integrated at once: enough to be fast, few enough to bound the memory of a batch.
 _BLOCK = 512
@@ -58,7 +58,7 @@ class Numerical(ScalarPrior):
         breakpoints: Given = (),
     ) -> None:
         if not callable(log_density):
-            raise InvalidType(
+            raise InvalidTypeError(
                 f"log_density: got {type(log_density).__name__}, expected a function of an array; "
                 "pass, say, lambda x: -abs(x)"
             )
@@ -142,7 +142,7 @@ class Numerical(ScalarPrior):
         with np.errstate(all="ignore"):
             value = self.log_density(x)
         if np.shape(value) != x.shape or np.asarray(value).dtype.kind not in "fiu":
-            raise InvalidType(
+            raise InvalidTypeError(
                 f"log_density: got {type(value).__name__} of shape {np.shape(value)} for x of "
                 f"shape {x.shape}, expected real numbers of the same shape; "
                 "write it with NumPy functions"

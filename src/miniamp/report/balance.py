@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from miniamp.arrays import Array
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.report import look
 from miniamp.report.facts import Facts
 
@@ -28,7 +28,7 @@ def plot_balance(estimator: Any, ax: Any = None) -> Any:
     """
     found = points(Facts.of(estimator))
     if found is None:
-        raise InvalidInput(
+        raise InvalidInputError(
             "estimator: got no forecasts in its history, expected a regressor or classifier that "
             "saw at least two batches; fit it with a smaller batch_size"
         )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from miniamp.arrays import Array
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.report import look
 from miniamp.report.facts import Facts
 
@@ -34,7 +34,7 @@ def plot_clusters(estimator: Any, ax: Any = None) -> Any:
     """
     facts = Facts.of(estimator)
     if facts.task != "clustering":
-        raise InvalidInput(
+        raise InvalidInputError(
             f"estimator: got a {facts.task}, expected a fitted MiniAMPClusterer; the coefficients "
             "of others are drawn by plot_coefficients"
         )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from miniamp.arrays import Array
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.report import look
 from miniamp.report.facts import Facts
 
@@ -31,7 +31,7 @@ def plot_coverage(estimator: Any, ax: Any = None) -> Any:
     """
     found = points(Facts.of(estimator))
     if found is None:
-        raise InvalidInput(
+        raise InvalidInputError(
             "estimator: got no forecasts of numbers in its history, expected a regressor that saw "
             "at least two batches; fit it with a smaller batch_size"
         )

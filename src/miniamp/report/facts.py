@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from miniamp.arrays import Array
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 
 #: A plot shows at most so many batches: of a longer stream, so many at even distances.
 MOST_BATCHES = 1000
@@ -54,7 +54,7 @@ class Facts:
             return estimator
         history = getattr(estimator, "history_", None)
         if not history:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"estimator: got {type(estimator).__name__!s:.60} without a history_, expected a "
                 "fitted MiniAMPRegressor, MiniAMPClassifier or MiniAMPClusterer; call fit first"
             )

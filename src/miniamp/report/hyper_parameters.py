@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from miniamp.arrays import Array
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.report import look
 from miniamp.report.facts import Facts
 
@@ -34,7 +34,7 @@ def plot_hyper_parameters(estimator: Any, ax: Any = None) -> Any:
     facts = Facts.of(estimator)
     drawn = curves(facts)
     if not drawn:
-        raise InvalidInput(
+        raise InvalidInputError(
             "estimator: got no hyper-parameters in its history, expected some; give it a prior or "
             "a noise that has any"
         )

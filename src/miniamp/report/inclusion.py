@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from miniamp.arrays import Array
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.report import look
 from miniamp.report.facts import Facts
 
@@ -32,7 +32,7 @@ def plot_inclusion(estimator: Any, ax: Any = None) -> Any:
     """
     facts = Facts.of(estimator)
     if facts.included is None:
-        raise InvalidInput(
+        raise InvalidInputError(
             "estimator: got a prior under which no coefficient is exactly zero, expected one with "
             "a spike; use prior='sparse'"
         )

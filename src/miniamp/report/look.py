@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from miniamp.errors import MissingExtra
+from miniamp.errors import MissingExtraError
 
 # Said when reports are imported, not after the work that one is to be written of.
 for _needed in ("matplotlib", "plotly"):
     if find_spec(_needed) is None:
-        raise MissingExtra(f'reports need {_needed}; pip install "miniamp[report]"')
+        raise MissingExtraError(f'reports need {_needed}; pip install "miniamp[report]"')
 
 #: Colours of series 1 to 8 on paper: for the colour-blind, and told apart in grey by their dashes.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#5D4A9C", "#6B6B6B")
@@ -159,7 +159,9 @@ def axes(ax: Any, x: str, y: str, title: str = "") -> Any:
         try:
             from matplotlib.figure import Figure as Canvas
         except ImportError as error:
-            raise MissingExtra('plots need matplotlib; pip install "miniamp[report]"') from error
+            raise MissingExtraError(
+                'plots need matplotlib; pip install "miniamp[report]"'
+            ) from error
         ax = Canvas(figsize=(4.8, 3.2), layout="constrained").subplots()
     ax.set_xlabel(x)
     ax.set_ylabel(y)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import miniamp
-from miniamp.errors import MissingExtra
+from miniamp.errors import MissingExtraError
 from miniamp.report.choices import choices
 from miniamp.report.clusters import one_heap
 from miniamp.report.facts import Facts
@@ -64,7 +64,7 @@ def _plotly() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
-        raise MissingExtra('reports need plotly; pip install "miniamp[report]"') from error
+        raise MissingExtraError('reports need plotly; pip install "miniamp[report]"') from error
     return str(get_plotlyjs())
 
 

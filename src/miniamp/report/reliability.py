@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from miniamp.arrays import Array
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.report import look
 from miniamp.report.facts import Facts
 
@@ -32,7 +32,7 @@ def plot_reliability(estimator: Any, ax: Any = None) -> Any:
     facts = Facts.of(estimator)
     found = points(facts)
     if found is None:
-        raise InvalidInput(
+        raise InvalidInputError(
             "estimator: got no forecasts of classes in its history, expected a classifier that saw "
             "at least two batches; fit it with a smaller batch_size"
         )

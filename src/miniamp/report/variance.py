@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from miniamp.arrays import Array
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.report import look
 from miniamp.report.facts import Facts
 
@@ -27,7 +27,7 @@ def plot_variance(estimator: Any, ax: Any = None) -> Any:
     facts = Facts.of(estimator)
     drawn = curves(facts)
     if not drawn:
-        raise InvalidInput(
+        raise InvalidInputError(
             "estimator: got no variances in its history, expected a MiniAMPRegressor or "
             "MiniAMPClassifier; plot_health works for a clusterer too"
         )

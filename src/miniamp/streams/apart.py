@@ -11,7 +11,7 @@ from miniamp.absorb import Evidence, Info, Stop, absorb
 from miniamp.channels.base import Channel
 from miniamp.designs.actors import LostWorkers, current_client, first_done, living_workers
 from miniamp.designs.row_block import not_loaded
-from miniamp.errors import IllBatch, InvalidInput, InvalidType, MiniampError
+from miniamp.errors import ConflictError, InvalidInputError, InvalidTypeError, MiniampError
 from miniamp.evidence import Batch
 from miniamp.posterior import Posterior
 from miniamp.streams.merge import MergeWarning
@@ -86,7 +86,7 @@ def absorb_apart(
 
     Raises
     ------
-    IllBatch
+    ConflictError
         A batch was refused; the belief is unchanged, and so for all that follow.
     LostWorkers
         The cluster has lost all its workers. A worker that dies is survived: what it was absorbing
@@ -149,7 +149,9 @@ def absorb_apart(
 
 def _check(belief: Posterior, sources: Sequence[Any], channel: Channel) -> None:
     if not isinstance(belief, Posterior):
-        raise InvalidType(f"belief: got {type(belief).__name__}, expected a Posterior; pass one")
+        raise InvalidTypeError(
+            f"belief: got {type(belief).__name__}, expected a Posterior; pass one"
+        )
     if belief.remembered is not None:
         raise checks.refuse(
             "belief",
@@ -192,7 +194,7 @@ def _loaded(k: int, source: Any) -> Any:
     except MiniampError:
         raise
     except Exception as error:  # whatever a loader may raise, its file being gone among it
-        raise InvalidInput(not_loaded(k, error)) from error
+        raise InvalidInputError(not_loaded(k, error)) from error
 
 
 def _result(task: Any, k: int) -> tuple[Tilt, Info]:
@@ -200,8 +202,8 @@ def _result(task: Any, k: int) -> tuple[Tilt, Info]:
 
     try:
         gained: tuple[Tilt, Info] = task.result()
-    except IllBatch as error:
-        raise IllBatch(
+    except ConflictError as error:
+        raise ConflictError(
             f"batch {k}: {error}", health=error.health, iteration=error.iteration, batch=k
         ) from error
     except MiniampError as error:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from miniamp import checks
 from miniamp.arrays import Given
-from miniamp.errors import InvalidType
+from miniamp.errors import InvalidTypeError
 from miniamp.streams.pieces import (
     Cells,
     Matrix,
@@ -69,7 +69,7 @@ def matrix_of(X: Given, name: str) -> Numbers:
             try:
                 matrix = np.asarray(X, dtype=np.float64)
             except (TypeError, ValueError):
-                raise InvalidType(
+                raise InvalidTypeError(
                     f"{name}: got an array of dtype {matrix.dtype}, expected real numbers; convert "
                     "text to numbers, or give a DataFrame whose text columns are categories"
                 ) from None

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.streams.extras import needed
 from miniamp.streams.parquet import table_of
 from miniamp.streams.pieces import Piece, refuse_doubles, skipping
@@ -45,7 +45,7 @@ class ArrowIPC:
                     row += table.rows
         except (pa.ArrowInvalid, OSError, EOFError) as error:
             reason = (str(error).splitlines() or ["unreadable"])[0]
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.name}: the Arrow file is damaged or cut short ({reason:.100}); "
                 "write it again"
             ) from None

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from miniamp import channels, priors
-from miniamp.errors import InvalidInput, InvalidType
+from miniamp.errors import InvalidInputError, InvalidTypeError
 from miniamp.evidence import Factors
 from miniamp.parametric import Parametric
 from miniamp.posterior import Posterior, Remembered
@@ -60,13 +60,13 @@ def register(
     Mine(scale=2)
     """
     if encode is None and not issubclass(cls, Parametric):
-        raise InvalidType(
+        raise InvalidTypeError(
             f"cls: got {cls!r}, expected a class derived from Parametric; pass encode= and decode= "
             "for any other"
         )
     key = name or cls.__name__
     if key in _codecs and _codecs[key].cls.__qualname__ != cls.__qualname__:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"name: {key!r} stands for {_codecs[key].cls.__qualname__} already; choose another"
         )
     _codecs[key] = Codec(
@@ -91,12 +91,12 @@ def decode_belief(fields: dict[str, Any]) -> Any:
     """What `encode_belief` took apart, with the same bits."""
     name = fields.get(KIND)
     if not isinstance(name, str):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"state: got {fields!r:.60}, expected an encoded belief, prior or channel"
         )
     _know_package()
     if name not in _codecs:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"state: holds a {name!r}, which is not known here; import the module that defines it "
             "and pass its class to miniamp.streams.register, or use the miniamp that wrote it"
         )
@@ -104,7 +104,7 @@ def decode_belief(fields: dict[str, Any]) -> Any:
     try:
         return _codecs[name].decode(plain)
     except (KeyError, TypeError) as error:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"state: the parts of {name!r} are not as expected ({error}); "
             "use the miniamp that wrote it"
         ) from None
@@ -123,14 +123,16 @@ def decoded_tree(value: Any) -> Any:
 def _encoded(value: Any, where: str) -> Any:
     if isinstance(value, dict):
         if KIND in value:
-            raise InvalidInput(f"{where}: has the key {KIND!r}, which marks beliefs; rename it")
+            raise InvalidInputError(
+                f"{where}: has the key {KIND!r}, which marks beliefs; rename it"
+            )
         return {key: _encoded(item, f"{where}.{key}") for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return type(value)([_encoded(item, f"{where}[{i}]") for i, item in enumerate(value)])
     if value is None or isinstance(value, (bool, int, float, str, np.ndarray, np.generic)):
         return value
     if callable(value) and not isinstance(value, Parametric):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{where}: a function ({getattr(value, '__name__', value)!r}) cannot be saved, "
             "expected numbers; use a prior that is given by parameters"
         )
@@ -152,7 +154,7 @@ def _name_of(cls: type) -> str:
     for name, codec in _codecs.items():
         if codec.cls is cls:
             return name
-    raise InvalidType(
+    raise InvalidTypeError(
         f"state: got a {cls.__module__}.{cls.__qualname__}, which cannot be saved as it is; "
         "pass its class to miniamp.streams.register first"
     )
@@ -189,7 +191,7 @@ def _posterior_fields(belief: Posterior) -> dict[str, Any]:
     fields = belief._constants()
     known = {"prior", "size", "tilt", "memory", "remembered"}
     if fields.keys() != known:
-        raise InvalidType(
+        raise InvalidTypeError(
             f"belief: has the parts {', '.join(sorted(fields))}, expected "
             f"{', '.join(sorted(known))}; register its class with its own encode= and decode="
         )

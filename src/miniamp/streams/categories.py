@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.streams.batch import Block
 from miniamp.streams.pieces import Numbers, Places, is_sparse
 from miniamp.streams.schema import CATEGORY, Schema
@@ -21,7 +21,7 @@ def with_vocabulary(schema: Schema, first: Block) -> Schema:
         if column.kind == CATEGORY and column.categories is None:
             words = sorted({cell for cell in first.texts[column.name].tolist() if cell is not None})
             if len(words) > MOST_CATEGORIES:
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"column {column.name!r}: got {len(words)} different texts in the first batch, "
                     f"expected at most {MOST_CATEGORIES} categories; leave the column out with "
                     "columns=[...], or give its categories in schema={...}"
@@ -39,7 +39,9 @@ def features(block: Block, schema: Schema, unknown: str, places: Places) -> Numb
     if not block.texts:
         return block.X
     if is_sparse(block.X):
-        raise InvalidInput("categorical: got sparse rows, expected a table; encode them beforehand")
+        raise InvalidInputError(
+            "categorical: got sparse rows, expected a table; encode them beforehand"
+        )
     X = np.zeros((block.rows, len(schema.feature_names)), dtype=block.X.dtype)
     at = number = 0
     for column in schema.columns:
@@ -55,7 +57,7 @@ def features(block: Block, schema: Schema, unknown: str, places: Places) -> Numb
             elif cell is None:
                 X[i, at : at + len(index)] = np.nan
             elif unknown == "error":
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"{places.of(int(block.numbers[i]))}, column {column.name!r}: got the category "
                     f"{cell!r}, expected one of {_some(column.categories or ())}; name all "
                     "categories in schema={...}, or count strange ones as none: unknown='ignore'"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from miniamp.errors import BadCheckpoint, InvalidInput, InvalidType
+from miniamp.errors import CheckpointError, InvalidInputError, InvalidTypeError
 from miniamp.streams.beliefs import decoded_tree, encoded_tree
 from miniamp.streams.container import Damaged, Unsavable, check, packed, unpacked
 
@@ -43,16 +43,18 @@ def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     {'belief': Posterior(Laplace(scale=1), size=3), 'position': 7}
     """
     if not isinstance(state, Mapping):
-        raise InvalidType(f"state: got {type(state).__name__}, expected a dict; name its parts")
+        raise InvalidTypeError(
+            f"state: got {type(state).__name__}, expected a dict; name its parts"
+        )
     try:
         content = packed(encoded_tree(dict(state)))
     except Unsavable as error:
-        raise InvalidType(f"{error}; save it in such a form") from None
+        raise InvalidTypeError(f"{error}; save it in such a form") from None
     place = Path(path)
     try:
         _replace(place, content)
     except OSError as error:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{place}: cannot be written ({error.strerror}); check the folder and the disk"
         ) from None
 
@@ -62,7 +64,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Raises
     ------
-    BadCheckpoint
+    CheckpointError
         The file is cut short, altered, or no checkpoint; its `previous` is the path of the
         checkpoint before it, if that one is sound.
     """
@@ -93,16 +95,16 @@ def is_sound(path: str | os.PathLike[str]) -> bool:
     return True
 
 
-def _refused(place: Path, why: str) -> BadCheckpoint:
+def _refused(place: Path, why: str) -> CheckpointError:
     earlier = previous_of(place)
     if is_sound(earlier):
-        return BadCheckpoint(
+        return CheckpointError(
             f"{place}: the checkpoint {why}; the previous one is sound: load {earlier}, or rename "
             f"it to {place.name} to go on from there",
             previous=str(earlier),
         )
     remedy = "start anew" if place.exists() else "check the path"
-    return BadCheckpoint(f"{place}: the checkpoint {why}, and no previous one is there; {remedy}")
+    return CheckpointError(f"{place}: the checkpoint {why}, and no previous one is there; {remedy}")
 
 
 def _replace(place: Path, content: bytes) -> None:

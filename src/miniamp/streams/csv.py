@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import IO, Any
 
 from miniamp import checks
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.streams.cells import BadCell, parsed
 from miniamp.streams.extras import needed
 from miniamp.streams.pieces import Piece, Table, refuse_doubles, skipping
@@ -70,7 +70,7 @@ class CSV:
             while first is not None and not first.strip():  # blank lines before the header
                 first = next(blocks, None)
             if first is None:
-                raise InvalidInput(f"{self.name}: is empty; expected a header line and rows")
+                raise InvalidInputError(f"{self.name}: is empty; expected a header line and rows")
             line, rest = _first_line(first)
             delimiter = self._delimiter or _likely(line)
             names = self._names(line, delimiter)
@@ -90,18 +90,18 @@ class CSV:
         try:
             text = line.decode()
         except UnicodeDecodeError:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.name}: the first line is not UTF-8 text; convert the file to UTF-8"
             ) from None
         if "\r" in text.rstrip("\r\n") and '"' not in text:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.name}: lines end with carriage returns alone; convert the line ends first"
             )
         cells = [cell.strip() for cell in next(standard_csv.reader([text], delimiter=delimiter))]
         if not self._header:
             return [f"x{j}" for j in range(len(cells))]
         if all(_is_number(cell) for cell in cells):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.name}: the first line holds only numbers, expected the names of the "
                 "columns; write a header line, or pass header=False"
             )
@@ -125,7 +125,9 @@ class CSV:
                 ),
             )
         except pa.ArrowInvalid as error:
-            raise InvalidInput(self._explained(block, names, delimiter, row, str(error))) from None
+            raise InvalidInputError(
+                self._explained(block, names, delimiter, row, str(error))
+            ) from None
 
     def _explained(
         self, block: bytes, names: list[str], delimiter: str, row: int, error: str

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from miniamp import checks
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.streams.batch import Block
 from miniamp.streams.cells import BadCell, BadKind, as_numbers, as_texts, side_by_side
 from miniamp.streams.pieces import Cells, Matrix, Numbers, Piece, Places, Table, is_sparse
@@ -42,7 +42,7 @@ class Encoder:
             )
         for name in (*(c.name for c in self.schema.columns), *([] if target is None else [target])):
             if name not in table.columns:
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"{table.origin}: has no column {name!r}, expected the same columns as before; "
                     "add it, or leave it out from the start with columns=[...]"
                 )
@@ -70,7 +70,7 @@ class Encoder:
                 "give a table with named columns",
             )
         if piece.X.shape[1] != schema.width:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{piece.origin}, row {piece.row + 1}: got {piece.X.shape[1]} columns, expected "
                 f"{schema.width} as before; give every row the same number of values"
             )
@@ -100,12 +100,12 @@ class Encoder:
         try:
             read: NDArray[Any] = reader(cells)
         except BadCell as bad:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.places.of(first + bad.index)}, column {name!r}: got {bad.value!r:.60}, "
                 f"expected a number; {remedy}"
             ) from None
         except BadKind as bad:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.places.of(first)}, column {name!r}: got values of type {bad}, expected "
                 "numbers or text; convert the column, or leave it out with columns=[...]"
             ) from None

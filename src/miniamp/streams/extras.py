@@ -6,7 +6,7 @@ import importlib
 from functools import cache
 from typing import Any
 
-from miniamp.errors import MissingExtra
+from miniamp.errors import MissingExtraError
 
 
 @cache
@@ -20,10 +20,12 @@ def needed(module: str, purpose: str) -> Any:
     >>> needed("no_such_module", "reading Parquet")
     Traceback (most recent call last):
     ...
-    miniamp.errors.MissingExtra: reading Parquet needs no_such_module; pip install "miniamp[...]"
+    miniamp.errors.MissingExtraError: reading Parquet needs no_such_module; ...
     """
     try:
         return importlib.import_module(module)
     except ImportError as error:
         root = module.split(".", maxsplit=1)[0]
-        raise MissingExtra(f'{purpose} needs {root}; pip install "miniamp[streams]"') from error
+        raise MissingExtraError(
+            f'{purpose} needs {root}; pip install "miniamp[streams]"'
+        ) from error

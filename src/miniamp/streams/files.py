@@ -11,7 +11,7 @@ from typing import Any
 
 from miniamp import checks
 from miniamp.arrays import Given
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.streams import text
 from miniamp.streams.arrow_ipc import ArrowIPC
 from miniamp.streams.csv import CSV
@@ -110,7 +110,7 @@ def files_source(given: Given, y: Given, target: str | None, options: dict[str, 
 def found(given: str | os.PathLike[str]) -> list[Path]:
     """The files that a path, folder or pattern means, in the order of their names."""
     if not os.fspath(given):
-        raise InvalidInput("source: got an empty name, expected a file; check the path")
+        raise InvalidInputError("source: got an empty name, expected a file; check the path")
     path = Path(given)
     if path.is_file() or (path.exists() and not path.is_dir()):
         return [path]
@@ -118,10 +118,12 @@ def found(given: str | os.PathLike[str]) -> list[Path]:
         every = [p for p in sorted(path.rglob("*")) if p.is_file() and _visible(p, path)]
         known = [p for p in every if _ending(p) in _BY_ENDING]
         if not known:
-            raise InvalidInput(f"{given}: the folder has no data files; expected Parquet, CSV, ...")
+            raise InvalidInputError(
+                f"{given}: the folder has no data files; expected Parquet, CSV, ..."
+            )
         kinds = sorted({_BY_ENDING[_ending(p)] for p in known})
         if len(kinds) > 1:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{given}: the folder has files of several formats ({', '.join(kinds)}); choose "
                 f"with a pattern such as {path / '*.parquet'}"
             )
@@ -132,7 +134,7 @@ def found(given: str | os.PathLike[str]) -> list[Path]:
         what = (
             "no file matches this pattern" if re.search(r"[*?\[]", str(given)) else "no such file"
         )
-        raise InvalidInput(f"{given}: {what}; check the path")
+        raise InvalidInputError(f"{given}: {what}; check the path")
     return files
 
 
@@ -150,7 +152,9 @@ def file_source(path: Path, y: Given, target: str | None, options: dict[str, Any
     try:
         return _source(path, kind, y, target, chosen)
     except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
+        raise InvalidInputError(
+            f"{path}: cannot be read ({error.strerror}); check the path"
+        ) from None
 
 
 def _source(path: Path, kind: str, y: Given, target: str | None, chosen: dict[str, Any]) -> Source:
@@ -181,9 +185,9 @@ def recognised(path: Path) -> str:
             with text.opened(path) as file:
                 start = file.read(1024)
     except (OSError, EOFError) as error:
-        raise InvalidInput(f"{path}: cannot be read ({error}); check the file") from None
+        raise InvalidInputError(f"{path}: cannot be read ({error}); check the file") from None
     if not start:
-        raise InvalidInput(f"{path}: is empty; expected rows")
+        raise InvalidInputError(f"{path}: is empty; expected rows")
     magic = next((kind for mark, kind in _BY_START.items() if start.startswith(mark)), None)
     if magic is None and named == "arrow":
         return "arrow"  # the stream format has no mark of its own
@@ -191,7 +195,7 @@ def recognised(path: Path) -> str:
         return magic
     if magic is not None or named in ("parquet", "npy", "npz") or not text.is_text(start):
         content = magic or ("text" if text.is_text(start) else "no format known here")
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{path}: the name says {named or 'nothing'}, the content is {content}; rename the "
             f"file, or pass format= as one of {', '.join(FORMATS)}"
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from miniamp import checks
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.streams.cells import first_texts, is_text
 from miniamp.streams.pieces import Cells, Matrix, Piece, Table
 from miniamp.streams.schema import CATEGORY, NUMBER, Column, Schema
@@ -112,16 +112,16 @@ def _chosen(
             chosen.append(str(name))
             taken_already.add(str(name))
     if not chosen:
-        raise InvalidInput(f"{source}: no column is left as a feature; choose at least one")
+        raise InvalidInputError(f"{source}: no column is left as a feature; choose at least one")
     return chosen
 
 
-def absent(argument: str, name: str, names: Collection[str], source: str) -> InvalidInput:
+def absent(argument: str, name: str, names: Collection[str], source: str) -> InvalidInputError:
     """The error for a column that is not there, with the nearest name."""
     near = difflib.get_close_matches(name, names, n=1)
     shown = ", ".join(list(names)[:8]) + (", ..." if len(names) > 8 else "")
     remedy = f"did you mean {near[0]!r}?" if near else "check the spelling"
-    return InvalidInput(
+    return InvalidInputError(
         f"{argument}: {source} has no column {name!r}, expected one of {shown}; {remedy}"
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from miniamp.errors import InvalidInput, InvalidType
+from miniamp.errors import InvalidInputError, InvalidTypeError
 from miniamp.streams.arrays import matrix_of, targets_of
 from miniamp.streams.frames import Frame, is_frame
 from miniamp.streams.pieces import Matrix, Piece, Table, is_sparse, skipping
@@ -44,7 +44,7 @@ class Items:
     def _read(self, only: Collection[str] | None) -> Iterator[Piece]:
         made = self._items() if callable(self._items) else self._items
         if not isinstance(made, Iterable):
-            raise InvalidType(
+            raise InvalidTypeError(
                 f"source: the function returned {type(made).__name__}, expected an iterable"
             )
         items = iter(made)
@@ -75,7 +75,7 @@ class Items:
             if np.ndim(first) == 2:
                 return _blocks(((item, None) for item in items), self.name)
             return _rows(((item, None) for item in items), self._gather, self.name)
-        raise InvalidType(
+        raise InvalidTypeError(
             f"source: the iterator gave {first!r:.60} of type {type(first).__name__}, expected "
             "(X, y), a row of numbers, a dict or a frame; make it give one of these"
         )
@@ -88,7 +88,7 @@ def _grouped(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
 
 def _as_dict(item: Any, i: int) -> Any:
     if not isinstance(item, Mapping):
-        raise InvalidType(
+        raise InvalidTypeError(
             f"source: item {i + 1} is a {type(item).__name__}, expected a dict as before; "
             "give all rows in the same form"
         )
@@ -97,7 +97,7 @@ def _as_dict(item: Any, i: int) -> Any:
 
 def _as_pair(item: Any, i: int) -> tuple[Any, Any]:
     if not (isinstance(item, tuple) and len(item) == 2):
-        raise InvalidType(
+        raise InvalidTypeError(
             f"source: item {i + 1} is a {type(item).__name__}, expected a pair (X, y) as before; "
             "give all items in the same form"
         )
@@ -128,7 +128,7 @@ def _rows(pairs: Iterable[tuple[Any, Any]], size: int, name: str) -> Iterator[Pi
         width = len(group[0][0])
         for i, (x, _) in enumerate(group):
             if len(x) != width:
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"source: row {row + i + 1} has {len(x)} values, expected {width} as before; "
                     "give every row the same number of values"
                 )

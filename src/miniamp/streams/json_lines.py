@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from typing import IO, Any
 
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.streams.pieces import Piece, skipping
 from miniamp.streams.records import tables_of
 from miniamp.streams.text import line_blocks
@@ -53,12 +53,12 @@ class JSONLines:
             value = json.loads(line)
         except ValueError:
             text = line.decode(errors="replace")
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.name}, row {row}: got {text!r:.60}, expected one JSON object a line; "
                 'write each row as {"name": value, ...} on a line of its own'
             ) from None
         if not isinstance(value, dict):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.name}, row {row}: got a JSON {type(value).__name__}, expected an object; "
                 'write each row as {"name": value, ...} on a line of its own'
             )

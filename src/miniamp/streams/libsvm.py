@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.streams.pieces import Matrix, Piece, skipping
 from miniamp.streams.text import line_blocks, opened
 
@@ -47,7 +47,7 @@ class LIBSVM:
         self._base = 0 if zero_based is True or (zero_based == "auto" and least == 0) else 1
         self.n_features = most + 1 - self._base if n_features is None else n_features
         if self.n_features < 1:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.name}: no row has an index:value pair; check the file, or pass n_features="
             )
 
@@ -120,18 +120,18 @@ class LIBSVM:
     def _check(self, index: NDArray[np.int64], row: int) -> None:
         if len(index) and (index[0] < 0 or index[-1] >= self.n_features):
             wrong = index[0] if index[0] < 0 else index[-1]
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.name}, row {row}: got the index {wrong + self._base}, expected "
                 f"{self._base} to {self.n_features - 1 + self._base}; pass a larger n_features=, "
                 "or zero_based=True if indices count from 0"
             )
         if (np.diff(index) <= 0).any():
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.name}, row {row}: indices do not ascend; sort each line by index"
             )
 
-    def _unreadable(self, row: int, came: bytes) -> InvalidInput:
-        return InvalidInput(
+    def _unreadable(self, row: int, came: bytes) -> InvalidInputError:
+        return InvalidInputError(
             f"{self.name}, row {row}: got {came.decode(errors='replace')!r:.60}, expected "
             "a number and then index:value pairs; check that this is a LIBSVM file"
         )

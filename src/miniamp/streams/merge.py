@@ -8,7 +8,7 @@ import numpy as np
 
 from miniamp import channels, checks
 from miniamp.absorb import absorb
-from miniamp.errors import InvalidType
+from miniamp.errors import InvalidTypeError
 from miniamp.posterior import Posterior
 
 
@@ -53,7 +53,7 @@ def merge(a: Posterior, b: Posterior) -> Posterior:
     """
     for name, belief in (("a", a), ("b", b)):
         if not isinstance(belief, Posterior):
-            raise InvalidType(
+            raise InvalidTypeError(
                 f"{name}: got {type(belief).__name__}, expected a Posterior; "
                 "pass the posterior_ of an estimator"
             )

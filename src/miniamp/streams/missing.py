@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from miniamp.arrays import Array
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.streams.batch import Block
 from miniamp.streams.pieces import Places, is_sparse
 from miniamp.streams.schema import NUMBER, Schema
@@ -68,7 +68,7 @@ class RunningMean:
             return X
         unseen = gaps.any(axis=0) & (self.count == 0)
         if unseen.any():
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"column {names[int(np.argmax(unseen))]!r}: no value has been seen yet, so there "
                 "is no mean to fill missing ones with; leave the column out, or take larger batches"
             )
@@ -120,13 +120,15 @@ def _refuse_infinite(block: Block, schema: Schema, places: Places) -> None:
         name, value = schema.target, block.y[row]
     else:
         return
-    raise InvalidInput(
+    raise InvalidInputError(
         f"{places.of(int(block.numbers[int(row)]))}, column {name!r}: got {value}, expected a "
         "finite number; correct the value, or leave the row or column out"
     )
 
 
-def _refused(block: Block, row: int, rule: str, schema: Schema, places: Places) -> InvalidInput:
+def _refused(
+    block: Block, row: int, rule: str, schema: Schema, places: Places
+) -> InvalidInputError:
     names = _numeric_names(schema)
     X: Any = block.X[[row]]
     X = X.toarray() if is_sparse(X) else X
@@ -136,13 +138,13 @@ def _refused(block: Block, row: int, rule: str, schema: Schema, places: Places) 
     at = places.of(int(block.numbers[row]))
     if target and (rule == "mean" or not empty):
         what = "the target" if schema.target is None else f"the target {schema.target!r}"
-        return InvalidInput(
+        return InvalidInputError(
             f"{at}: {what} is missing, expected a value; drop such rows with missing='drop'"
         )
     remedy = "drop such rows with missing='drop'"
     if rule == "error" and not is_sparse(block.X):
         remedy = "fill it with missing='mean' or drop such rows with missing='drop'"
-    return InvalidInput(f"{at}, column {empty[0]!r}: the value is missing; {remedy}")
+    return InvalidInputError(f"{at}, column {empty[0]!r}: the value is missing; {remedy}")
 
 
 def _numeric_names(schema: Schema) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from numpy.lib import format as npy
 
 from miniamp import checks
 from miniamp.arrays import Given
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.streams.arrays import Arrays, targets_of
 from miniamp.streams.pieces import Cells, Matrix, Piece, rows_a_piece, skipping, too_short
 
@@ -47,7 +47,7 @@ class NPY:
         size = path.stat().st_size - self._data
         shape, _, dtype = self._header
         if size < int(np.prod(shape)) * dtype.itemsize:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.name}: is cut short, has {size} bytes of numbers, expected "
                 f"{int(np.prod(shape)) * dtype.itemsize} for shape {shape}; write it again"
             )
@@ -108,7 +108,7 @@ class NPZ:
         self._key = "X" if "X" in headers else matrices[0]
         self._header = headers[self._key]
         if self._header.fortran and self._header.shape[1] > 1:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.name}: the array {self._key!r} is stored by columns and cannot be read row "
                 "by row; save it as numpy.ascontiguousarray(X), or as an NPY file"
             )
@@ -137,7 +137,7 @@ class NPZ:
                             )
                 return found
         except zipfile.BadZipFile as error:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.name}: the NPZ file is damaged or cut short ({error}); write it again"
             ) from None
 
@@ -162,7 +162,7 @@ class NPZ:
                 try:
                     X = _filled(file, min(step, rows - begin), columns, dtype, self.name)
                 except zipfile.BadZipFile as error:
-                    raise InvalidInput(
+                    raise InvalidInputError(
                         f"{self.name}: is damaged ({error}); write it again"
                     ) from None
                 y = None if self._y is None else self._y[begin : begin + step]
@@ -193,7 +193,9 @@ def header_of(file: IO[bytes], name: str, dims: tuple[int, ...] = (2,)) -> Heade
         version = npy.read_magic(file)
         header = Header(*readers[version](file))
     except (ValueError, KeyError, EOFError) as error:
-        raise InvalidInput(f"{name}: is not a sound NPY file ({error}); write it again") from None
+        raise InvalidInputError(
+            f"{name}: is not a sound NPY file ({error}); write it again"
+        ) from None
     if len(header.shape) not in dims:
         raise checks.refuse(
             name,
@@ -212,5 +214,5 @@ def _filled(file: IO[bytes], rows: int, columns: int, dtype: np.dtype[Any], name
     wanted = rows * columns * dtype.itemsize
     data = file.read(wanted)
     if len(data) < wanted:
-        raise InvalidInput(f"{name}: is cut short; write it again")
+        raise InvalidInputError(f"{name}: is cut short; write it again")
     return np.frombuffer(data, dtype=dtype).reshape(rows, columns)

@@ -11,7 +11,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Given
-from miniamp.errors import InvalidInput, InvalidType
+from miniamp.errors import InvalidInputError, InvalidTypeError
 from miniamp.streams import missing as gaps
 from miniamp.streams.batch import Batch
 from miniamp.streams.categories import features, with_vocabulary
@@ -157,7 +157,9 @@ class Stream:
         if self._schema is None or not self._schema.complete:
             self._begin()
         if self._schema is None:
-            raise InvalidInput(f"{self.source.name}: no rows are left to read the columns from")
+            raise InvalidInputError(
+                f"{self.source.name}: no rows are left to read the columns from"
+            )
         return self._schema
 
     @property
@@ -186,7 +188,7 @@ class Stream:
         if self._begun is not None:
             return
         if self._spent and not self.source.again:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"source: {self.source.name} has been read already and cannot be read again; pass "
                 "a list, a file, or a function that makes a new iterator"
             )
@@ -194,7 +196,7 @@ class Stream:
         batches = self._batches()
         first = list(itertools.islice(batches, 1))
         if not first and self.start == 0:
-            raise InvalidInput(f"{self.source.name}: has no rows; give at least one")
+            raise InvalidInputError(f"{self.source.name}: has no rows; give at least one")
         self._begun = itertools.chain(first, batches)
 
     def _batches(self) -> Iterator[Batch]:
@@ -203,7 +205,7 @@ class Stream:
         pieces = self.source.pieces(self.start, needed)
         try:
             schema, head, pieces = self._recognised(pieces)
-        except InvalidInput:
+        except InvalidInputError:
             if needed is not None and self.source.again:
                 # Once more with all columns, so that the message can list those that there are.
                 self._recognised(self.source.pieces(self.start, None))
@@ -287,7 +289,9 @@ def _listed(name: str, given: Any) -> tuple[Any, ...] | None:
     if given is None:
         return None
     if isinstance(given, (str, int)):
-        raise InvalidType(f"{name}: got {given!r}, expected a list of columns; write [{given!r}]")
+        raise InvalidTypeError(
+            f"{name}: got {given!r}, expected a list of columns; write [{given!r}]"
+        )
     return tuple(int(c) if isinstance(c, Integral) else c for c in given)
 
 

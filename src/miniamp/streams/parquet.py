@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.streams.extras import needed
 from miniamp.streams.pieces import Piece, Table, refuse_doubles, rows_a_piece, too_short
 
@@ -43,9 +43,9 @@ class Parquet:
         except (pa.ArrowInvalid, OSError) as error:
             raise self._damaged(error) from None
 
-    def _damaged(self, error: Exception) -> InvalidInput:
+    def _damaged(self, error: Exception) -> InvalidInputError:
         reason = (str(error).splitlines() or ["unreadable"])[0]
-        return InvalidInput(
+        return InvalidInputError(
             f"{self.name}: the Parquet file is damaged or cut short ({reason:.100}); write it again"
         )
 

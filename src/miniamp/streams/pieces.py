@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 
 #: A column as it came: a NumPy array or a pyarrow Array; `cells` reads both.
 Cells: TypeAlias = Any
@@ -134,9 +134,9 @@ def skipping(pieces: Iterable[Piece], start: int, name: str) -> Iterator[Piece]:
         raise too_short(name, start - left, start)
 
 
-def too_short(name: str, rows: int, start: int) -> InvalidInput:
+def too_short(name: str, rows: int, start: int) -> InvalidInputError:
     """The error for a source that ends before the row that reading was to go on from."""
-    return InvalidInput(
+    return InvalidInputError(
         f"{name}: has {rows} rows, but reading was to go on after row {start}; the source is "
         "shorter than it was, so give the same one or start anew"
     )
@@ -146,7 +146,7 @@ def refuse_doubles(names: list[str], source: str) -> None:
     """Refuse column names that occur more than once."""
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{source}: the column name {twice!r} is there twice; expected different names"
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.streams.pieces import Piece, Table
 
 
@@ -39,7 +39,7 @@ def tables_of(
 def _cells(values: list[Any], key: str, name: str, row: int) -> Any:
     for i, value in enumerate(values):
         if isinstance(value, (Mapping, list, tuple, set)):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{name}, row {row + i + 1}, column {key!r}: got a {type(value).__name__}, "
                 "expected a number or text; give it a column for each of its values"
             )

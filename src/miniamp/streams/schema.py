@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Self
 
 from miniamp import checks
-from miniamp.errors import InvalidInput, InvalidType
+from miniamp.errors import InvalidInputError, InvalidTypeError
 
 NUMBER = "number"
 CATEGORY = "category"
@@ -116,7 +116,7 @@ class Schema:
             )
             return cls(columns, given["width"], given["target"], given["labels"])
         except (KeyError, TypeError) as error:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"schema: got {given!r:.80}, expected what Schema.to_dict() gives ({error}); "
                 "pass a Schema, or a dict of column name to categories"
             ) from None
@@ -127,7 +127,7 @@ def checked_schema(schema: object) -> Schema | dict[str, tuple[str, ...]] | None
     if schema is None or isinstance(schema, Schema):
         return schema
     if not isinstance(schema, Mapping):
-        raise InvalidType(
+        raise InvalidTypeError(
             f"schema: got {type(schema).__name__}, expected a Schema or a dict of column name to "
             "categories; take stream.schema of another stream"
         )

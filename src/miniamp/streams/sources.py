@@ -10,7 +10,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Given
-from miniamp.errors import InvalidType
+from miniamp.errors import InvalidTypeError
 from miniamp.streams.arrays import Arrays
 from miniamp.streams.files import files_source
 from miniamp.streams.frames import Frame, is_frame
@@ -46,7 +46,7 @@ def source_of(
         )
     if callable(given) or (isinstance(given, Iterable) and not isinstance(given, (Mapping, bytes))):
         return Items(given, batch_size)
-    raise InvalidType(
+    raise InvalidTypeError(
         f"source: got {type(given).__name__}, expected a path, an array, a frame or an iterable; "
         "see the documentation of open_stream"
     )

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from typing import IO, Any
 
 from miniamp import checks
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.streams.csv import CSV
 from miniamp.streams.json_lines import JSONLines
 from miniamp.streams.pieces import Piece
@@ -53,12 +53,12 @@ class StandardInput:
         while not first.strip():
             fresh = getattr(file, "read1", file.read)(BLOCK)
             if not fresh:
-                raise InvalidInput(f"{NAME}: is empty; pipe CSV or JSON lines into it")
+                raise InvalidInputError(f"{NAME}: is empty; pipe CSV or JSON lines into it")
             first += fresh
         joined = _Rejoined(first, file)
         sign = first.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
         if sign == b"[" and self._format is None:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{NAME}: got a JSON array, expected one JSON object a line; "
                 "write it as JSON lines, for instance with jq -c '.[]'"
             )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 
 #: Bytes read at a time. Larger blocks gain nothing in speed and cost several times their size.
 BLOCK = 1 << 20
@@ -59,7 +59,7 @@ def line_blocks(
         try:
             fresh = read(size)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{name}: the gzip file is damaged or cut short ({error}); fetch it again"
             ) from None
         if not begun and fresh:
@@ -74,12 +74,12 @@ def line_blocks(
             yield block[:end]
         rest = block[end:]
         if len(rest) > LONGEST_LINE:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{name}: a line is longer than {LONGEST_LINE >> 20} MB, expected a text table; "
                 "check that quotes are closed and that this is the right file"
             )
     if quotes and rest.count(b'"') % 2:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{name}: a cell opens with a quote that is never closed, in or after the line "
             f"{rest.splitlines()[0].decode(errors='replace')!r:.60}; close it or double it"
         )
@@ -90,7 +90,7 @@ def line_blocks(
 def _without_mark(fresh: bytes, name: str) -> bytes:
     for mark, encoding in _BYTE_ORDER_MARKS.items():
         if fresh.startswith(mark):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{name}: is written in {encoding}, expected UTF-8; convert it first"
             )
     return fresh.removeprefix(b"\xef\xbb\xbf")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from miniamp.arrays import Array
-from miniamp.errors import MissingExtra
+from miniamp.errors import MissingExtraError
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ def axes() -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError:
-        raise MissingExtra(
+        raise MissingExtraError(
             "plots need matplotlib: install it with pip install 'miniamp[report]'"
         ) from None
     return plt.subplots()[1]

@@ -10,13 +10,13 @@ from scipy.optimize import brentq
 from miniamp import checks
 from miniamp.absorb import Info, Stop, stream
 from miniamp.arrays import Array, Given
+from miniamp.numerics.tables import LogTable
 from miniamp.theory.balance import Balance
 from miniamp.theory.curves import Curve
 from miniamp.theory.law import Law
 from miniamp.theory.output import OutputChannel, output_channel
 from miniamp.theory.potential import optimal_root, perfect_gain
 from miniamp.theory.scalar import WEAK, ScalarChannel, checked_prior, scalar_channel
-from miniamp.theory.tables import LogTable
 from miniamp.theory.typical import ConvergedBatch, OptimalBatch, TypicalBatch
 
 #: Iterations of a mismatched batch that count as convergence, and the change at which to stop.

@@ -11,10 +11,10 @@ from numpy.polynomial.chebyshev import Chebyshev, chebpts1
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.numerics.rules import graded_rule
+from miniamp.numerics.tables import VANISHED, LogTable
 from miniamp.priors.base import Components, ScalarPrior
 from miniamp.theory.mixture import log_mmse
-from miniamp.theory.rules import graded_rule
-from miniamp.theory.tables import VANISHED, LogTable
 
 #: Below this lambda, in units of 1/Var x, epsilon is v/(1 + lambda v) to rounding.
 WEAK = 1e-7

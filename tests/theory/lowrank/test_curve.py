@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from miniamp import priors
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.theory import lowrank
 
 REFERENCE = json.loads(
@@ -114,11 +114,11 @@ def test_bad_input_is_named() -> None:
         ({"alpha_b": 0.5, "batches": 1, "alpha_max": 1.0}, "batches, alpha_max"),
         ({"alpha_b": 0.5, "batches": 0}, "batches"),
     ):
-        with pytest.raises(InvalidInput, match=f"^{name}: "):
+        with pytest.raises(InvalidInputError, match=f"^{name}: "):
             lowrank.learning_curve(*model(3, 0.1), **bad)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match=r"^prior_v: "):
+    with pytest.raises(InvalidInputError, match=r"^prior_v: "):
         lowrank.learning_curve(priors.GaussianRows(2), priors.OneHot(3), 0.1, 0.5, batches=1)
-    with pytest.raises(InvalidInput, match=r"^noise: "):
+    with pytest.raises(InvalidInputError, match=r"^noise: "):
         lowrank.offline_curve(*model(3, 0.0), [1.0])
-    with pytest.raises(InvalidInput, match="full recursion"):
+    with pytest.raises(InvalidInputError, match="full recursion"):
         lowrank.mmse_curve(priors.SparseRows(2), priors.OneHot(2), 0.1, 0.5, batches=1)

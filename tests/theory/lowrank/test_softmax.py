@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from miniamp.errors import InvalidInput
+from miniamp.errors import InvalidInputError
 from miniamp.theory.lowrank import label_error, softmax_averages
 
 REFERENCE = json.loads(
@@ -67,7 +67,7 @@ def test_against_plain_sampling() -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(InvalidInput, match=r"^R: "):
+    with pytest.raises(InvalidInputError, match=r"^R: "):
         softmax_averages(1, 1.0)
-    with pytest.raises(InvalidInput, match=r"^gamma: "):
+    with pytest.raises(InvalidInputError, match=r"^gamma: "):
         softmax_averages(3, -1.0)

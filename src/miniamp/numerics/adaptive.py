@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from miniamp.arrays import Array
-from miniamp.channels.quadrature import HERMITE_NODES, HERMITE_WEIGHTS
+from miniamp.numerics.quadrature import HERMITE_NODES, HERMITE_WEIGHTS
 
 #: What lies below exp(-DROP) of the largest value is left out.
 _DROP = 40.0

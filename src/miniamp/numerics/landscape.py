@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from miniamp.arrays import Array
-from miniamp.priors.panels import Index, Panels, integrate
+from miniamp.numerics.panels import Index, Panels, integrate
 
 Flags: TypeAlias = NDArray[np.bool_]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array
-from miniamp.priors.landscape import Landscape
+from miniamp.numerics.landscape import Landscape
 
 #: Distances from the anchors (0, finite ends, break points) at which a density is first looked at.
 _FIRST_LOOK = np.geomspace(1e-9, 1e9, 18 * 12 + 1)
