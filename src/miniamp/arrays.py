@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,4 +14,4 @@ Array: TypeAlias = NDArray[np.float64]
 ArrayOrFloat: TypeAlias = NDArray[np.float64] | float
 
 #: What a user may hand in: anything NumPy can turn into an array.
-Given: TypeAlias = Any
+Given: TypeAlias = object

@@ -7,7 +7,7 @@ is checked again.
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ def refuse(name: str, came: object, expected: str, remedy: str) -> InvalidInputE
 def count(name: str, value: Given, least: int = 1) -> int:
     """`value` as an int that is at least `least`."""
     try:
-        number = operator.index(value)
+        number = operator.index(cast(SupportsIndex, value))
     except TypeError:
         raise InvalidTypeError(
             f"{name}: got {value!r} of type {type(value).__name__}, "
@@ -156,7 +156,7 @@ def generator(name: str, value: Given) -> np.random.Generator:
     if isinstance(value, np.random.Generator):
         return value
     try:
-        return np.random.default_rng(value)
+        return np.random.default_rng(cast(int | None, value))
     except (TypeError, ValueError):
         raise InvalidTypeError(
             f"{name}: got {value!r}, expected a numpy.random.Generator or an integer seed; "

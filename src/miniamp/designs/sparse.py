@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from miniamp.designs.columns import Columns, SparseColumns, places
 from miniamp.designs.swept import Swept
 from miniamp.errors import InvalidTypeError
 from miniamp.kernel import read_only
+
+if TYPE_CHECKING:
+    import scipy.sparse
 
 
 class Sparse(Swept):
@@ -106,15 +109,16 @@ def checked_sparse(Phi: Given) -> Any:
             f"Phi: got {type(Phi).__name__}, expected a scipy.sparse matrix or array; "
             "use designs.Dense for plain arrays"
         )
-    if len(Phi.shape) != 2:
+    sparse = cast("scipy.sparse.sparray", Phi)
+    if len(sparse.shape) != 2:
         raise checks.refuse(
-            "Phi", f"shape {Phi.shape}", "two dimensions, rows by columns", "reshape it"
+            "Phi", f"shape {sparse.shape}", "two dimensions, rows by columns", "reshape it"
         )
-    if 0 in Phi.shape:
+    if 0 in sparse.shape:
         raise checks.refuse(
-            "Phi", f"an empty batch of shape {Phi.shape}", "at least one row", "skip this batch"
+            "Phi", f"an empty batch of shape {sparse.shape}", "at least one row", "skip this batch"
         )
-    rows = Phi.tocsr()
+    rows = sparse.tocsr()
     if rows.dtype.kind in "iub":
         rows = rows.astype(np.float64)
     if rows.dtype not in (np.float64, np.float32):

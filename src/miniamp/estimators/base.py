@@ -81,11 +81,11 @@ class StreamingEstimator(Saved, BaseEstimator):
         with self._all_or_nothing():
             settings = self._settings()
             rng = check_random_state(self.random_state)
-            X, Y, weights = self._rows(X, y, sample_weight, reset=True)
-            known = Knowledge(settings, X.shape[1], Y.shape[1])
-            for rows in cut(self.batch_size, settings, X, rng):
+            all_rows, Y, weights = self._rows(X, y, sample_weight, reset=True)
+            known = Knowledge(settings, all_rows.shape[1], Y.shape[1])
+            for rows in cut(self.batch_size, settings, all_rows, rng):
                 part = None if weights is None else weights[rows]
-                known = self._absorbed(known, X[rows], Y[rows], part)
+                known = self._absorbed(known, all_rows[rows], Y[rows], part)
             self._take(known)
         return self
 
@@ -122,13 +122,13 @@ class StreamingEstimator(Saved, BaseEstimator):
     def _partial_fit(self, X: Given, y: Given, sample_weight: Given, first: bool) -> Self:
         with self._all_or_nothing():
             settings = self._settings()
-            X, Y, weights = self._rows(X, y, sample_weight, reset=first)
+            rows, Y, weights = self._rows(X, y, sample_weight, reset=first)
             known = (
-                Knowledge(settings, X.shape[1], Y.shape[1])
+                Knowledge(settings, rows.shape[1], Y.shape[1])
                 if first
                 else self._known.under(settings)
             )
-            self._take(self._absorbed(known, X, Y, weights))
+            self._take(self._absorbed(known, rows, Y, weights))
         return self
 
     def _absorbed(self, known: Knowledge, X: Any, Y: Array, weights: Array | None) -> Knowledge:
@@ -178,24 +178,24 @@ class StreamingEstimator(Saved, BaseEstimator):
     ) -> tuple[Any, Array, Array | None]:
         """Rows, targets and weights, checked; a row of weight k is there k times."""
         try:
-            X, y = self._validated(plain(X), plain(y), reset)
-            Y = self._targets(y)
+            rows, targets = self._validated(plain(X), plain(y), reset)
+            Y = self._targets(targets)
         except TypeError as error:
             if "not supported between instances" not in str(error):
                 raise
             raise InvalidTypeError(
                 "y: got labels of several types, expected one; make all of them text, or numbers"
             ) from None
-        require_measurable("X", X)
+        require_measurable("X", rows)
         require_measurable("y", Y)
         if weights is None:
-            return X, Y, None
-        weights = _check_sample_weight(
-            plain(weights), X, dtype=np.float64, ensure_non_negative=True
+            return rows, Y, None
+        checked = _check_sample_weight(
+            plain(weights), rows, dtype=np.float64, ensure_non_negative=True
         )
-        require_measurable("sample_weight", weights)
-        taken, rest = copies(weights)
-        return X[taken], Y[taken], rest
+        require_measurable("sample_weight", checked)
+        taken, rest = copies(checked)
+        return rows[taken], Y[taken], rest
 
     @abstractmethod
     def _validated(self, X: Given, y: Given, reset: bool) -> tuple[Any, Any]:

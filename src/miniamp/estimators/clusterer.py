@@ -178,10 +178,10 @@ class MiniAMPClusterer(
         with self._all_or_nothing():
             settings = self._settings()
             first = not hasattr(self, "_state")
-            X = validate_data(self, X, reset=first, **ACCEPTED)
-            require_measurable("X", X)
-            old = self._fresh(settings, X.shape[1]) if first else self._state.under(settings)
-            state = old.absorbed(X)
+            rows = validate_data(self, X, reset=first, **ACCEPTED)
+            require_measurable("X", rows)
+            old = self._fresh(settings, rows.shape[1]) if first else self._state.under(settings)
+            state = old.absorbed(rows)
             self._take(state, state.last_labels)
             self._warn_of_empty_clusters()
         return self

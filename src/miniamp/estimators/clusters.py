@@ -94,7 +94,7 @@ class Settings:
             n_init_batches=checks.count("n_init_batches", n_init_batches),
             n_init=checks.count("n_init", n_init),
             fading=checks.number("fading", fading, least=0.0),
-            stop=Stop(max_iter=max_iter, tol=tol),
+            stop=Stop(checks.count("max_iter", max_iter), checks.number("tol", tol, least=0.0)),
         )
 
     def prior_of_centres(self, mean_square: float) -> RowPrior:

@@ -78,7 +78,7 @@ class Settings:
             memory=None if _is_auto(memory) else checks.count("memory", memory, least=0),
             forget=checks.number("forget", forget, above=0.0, most=1.0),
             solver=solver,
-            stop=Stop(max_iter=max_iter, tol=tol),
+            stop=Stop(checks.count("max_iter", max_iter), checks.number("tol", tol, least=0.0)),
             intercept=bool(fit_intercept),
             # A prior that the user wrote speaks of coefficients in the user's own units.
             scaling=bool(standardize) and learn_prior,

@@ -17,10 +17,11 @@ def plain(X: Given) -> Any:
 
     Anything else comes back as it is.
     """
+    held: Any = X
     if is_dask(X):
-        return plain(X.compute())
+        return plain(held.compute())
     if _library(X) == "pyarrow" and hasattr(X, "column_names"):
-        return X.to_pandas() if "pandas" in sys.modules or _has("pandas") else _columns(X)
+        return held.to_pandas() if "pandas" in sys.modules or _has("pandas") else _columns(held)
     if _library(X) == "pyarrow":
         return X.to_numpy(zero_copy_only=False) if hasattr(X, "to_numpy") else np.asarray(X)
     return X

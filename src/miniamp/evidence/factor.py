@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.absorb import Evidence, Step
@@ -58,7 +59,7 @@ class Factors(Posterior):
         new.__dict__.update(columns=columns, log_evidence=log_evidence)
         return new
 
-    def renamed(self, order: Given) -> Factors:
+    def renamed(self, order: NDArray[np.intp]) -> Factors:
         """The same belief with its components in another order."""
         A, B = self.tilt.A[np.ix_(order, order)], self.tilt.B[:, order]
         new = type(self)(self.prior, self.size, Tilt(A, B))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
@@ -67,11 +68,14 @@ def _scores_here(design: Design, channel: Channel, scale: float) -> Scores:
 
 def scores_of(Y: Given, channel: Channel, scale: float) -> Scores:
     """The scores of Y (N, M), or of the rows of a distributed design."""
-    return (FarScores if isinstance(Y, Distributed) else Scores)(Y, channel, scale)
+    if isinstance(Y, Distributed):
+        return FarScores(Y, channel, scale)
+    return Scores(Y, channel, scale)
 
 
 def features_of(Y: Given) -> int:
     """How many features (rows of Y) there are; 1 where that cannot be said."""
     if isinstance(Y, Distributed):
         return Y.shape[1]
-    return int(np.shape(Y)[0]) if np.ndim(Y) == 2 or hasattr(Y, "nnz") else 1
+    shape = np.shape(cast(ArrayLike, Y))
+    return int(shape[0]) if len(shape) == 2 else 1

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import ArrayLike
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
@@ -137,7 +138,7 @@ class Frame:
         unit = np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0.0)
         if scipy.sparse.issparse(Phi):
             scaled = scipy.sparse.csr_array(Phi).astype(np.float64).multiply(unit[None, :])
-            ones = scipy.sparse.csr_array(np.ones((Phi.shape[0], 1)))
+            ones = scipy.sparse.csr_array(np.ones((scaled.shape[0], 1)))
             return scipy.sparse.csr_array(
                 scipy.sparse.hstack([scaled, ones]) if intercept else scaled
             )
@@ -153,7 +154,7 @@ class Frame:
         return own, float(x[-1] - own @ self.centre)
 
     def _check(self, Phi: Given) -> None:
-        shape = np.shape(Phi)
+        shape = np.shape(cast(ArrayLike, Phi))
         if len(shape) != 2 or shape[1] != len(self.centre):
             raise checks.refuse(
                 "Phi",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 import numpy as np
 
@@ -85,7 +86,7 @@ def curves(facts: Facts, forecast: Given = None) -> Curves:
 
 def _checked(forecast: Given) -> tuple[Array, Array]:
     try:
-        rows, errors = (np.asarray(part, dtype=float) for part in forecast)
+        rows, errors = (np.asarray(part, dtype=float) for part in cast(Iterable[Given], forecast))
     except (TypeError, ValueError):
         rows = errors = np.zeros((0, 0))
     if rows.ndim != 1 or rows.shape != errors.shape:

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from miniamp import checks
 from miniamp.arrays import Given
@@ -97,7 +97,11 @@ class Files:
 
 def files_source(given: Given, y: Given, target: str | None, options: dict[str, Any]) -> Source:
     """The source for a path, folder, glob pattern, or list of paths."""
-    paths = [path for one in (given if isinstance(given, list) else [given]) for path in found(one)]
+    paths = [
+        path
+        for one in (given if isinstance(given, list) else [given])
+        for path in found(cast(str, one))
+    ]
     name = str(given) if not isinstance(given, list) else f"{paths[0]} and others"
     if len(paths) > 1 and y is not None:
         raise checks.refuse(

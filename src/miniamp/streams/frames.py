@@ -34,7 +34,7 @@ class Frame:
 
     again = True
 
-    def __init__(self, frame: Given, y: Given = None) -> None:
+    def __init__(self, frame: Any, y: Given = None) -> None:
         self.name = f"{_library(frame)} {type(frame).__name__}"
         self._frame = frame
         self._names = [

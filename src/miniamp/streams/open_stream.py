@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterator, Mapping
 from numbers import Integral
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from miniamp import checks
 from miniamp.arrays import Given
@@ -297,7 +298,7 @@ def _listed(name: str, given: Any) -> tuple[Any, ...] | None:
 
 def _checked_dtype(dtype: Given) -> np.dtype[Any]:
     try:
-        kind: np.dtype[Any] = np.dtype(dtype)
+        kind: np.dtype[Any] = np.dtype(cast(DTypeLike, dtype))
     except TypeError:
         kind = np.dtype(object)
     if kind not in (np.dtype(np.float64), np.dtype(np.float32)):

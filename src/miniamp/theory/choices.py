@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from miniamp.arrays import Given
+from miniamp.channels import Channel
 from miniamp.theory.curves import Curve
 from miniamp.theory.limits import learning_curve, offline_alpha, online_alpha, online_curve
 
@@ -48,7 +49,7 @@ class Choice:
 
 def ways_to_batch(
     prior: Given,
-    channel: Given,
+    channel: Channel,
     features: int,
     target: float | None,
     budget: int | None,

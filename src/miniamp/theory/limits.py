@@ -10,7 +10,9 @@ from scipy.optimize import brentq
 from miniamp import checks
 from miniamp.absorb import Info, Stop, stream
 from miniamp.arrays import Array, Given
+from miniamp.channels import Channel
 from miniamp.numerics.tables import LogTable
+from miniamp.priors import ScalarPrior
 from miniamp.theory.balance import Balance
 from miniamp.theory.curves import Curve
 from miniamp.theory.law import Law
@@ -28,13 +30,13 @@ COUNTED = 1e-8
 
 def learning_curve(
     prior: Given,
-    channel: Given,
+    channel: Channel,
     alpha_b: Given,
     batches: int | None = None,
     alpha_max: float | None = None,
     t_max: int | None = None,
-    truth: Given = None,
-    true_channel: Given = None,
+    truth: ScalarPrior | None = None,
+    true_channel: Channel | None = None,
 ) -> Curve:
     """The error of Mini-AMP after each batch: state evolution, Theorem 1.
 
@@ -76,7 +78,7 @@ def learning_curve(
 
 def mmse_curve(
     prior: Given,
-    channel: Given,
+    channel: Channel,
     alpha_b: Given,
     batches: int | None = None,
     alpha_max: float | None = None,
@@ -199,7 +201,7 @@ def offline_curve(prior: Given, channel: Given, alphas: Given) -> Curve:
     return _matched(alphas, lams[0], balance.scalar, curve.label, mmse=mmse, floor=floor)
 
 
-def starting_law(prior: Given, truth: Given = None) -> Law:
+def starting_law(prior: Given, truth: ScalarPrior | None = None) -> Law:
     """The law before any data; an equal truth is no mismatch."""
     prior = checked_prior("prior", prior)
     if truth is None or (checked_prior("truth", truth) == prior and type(truth) is type(prior)):

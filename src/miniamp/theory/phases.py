@@ -11,6 +11,7 @@ from scipy.optimize import brentq
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
+from miniamp.channels import Channel
 from miniamp.theory.balance import Balance, Extremum
 from miniamp.theory.limits import learning_curve, mmse_curve
 from miniamp.theory.potential import perfect_point, point_at
@@ -41,7 +42,7 @@ class Transitions:
     lower_spinodal: float | None
 
 
-def transitions(prior: Given, channel: Given, lam: Given = 0.0) -> Transitions:
+def transitions(prior: Given, channel: Channel, lam: Given = 0.0) -> Transitions:
     """The first-order transition in the size of a batch, after a precision `lam`.
 
     The spinodals are the extrema of alpha(lambda) (see `Balance`), the information-theoretic
@@ -132,7 +133,7 @@ class BatchThresholds(NamedTuple):
     spinodal: Array  #: S_1, S_2, ...
 
 
-def batch_thresholds(prior: Given, channel: Given, batches: int) -> BatchThresholds:
+def batch_thresholds(prior: Given, channel: Channel, batches: int) -> BatchThresholds:
     """T_k and S_k for k = 1 to `batches`: the transitions of batch k in a stream of equal batches.
 
     Examples
@@ -152,7 +153,7 @@ def batch_thresholds(prior: Given, channel: Given, batches: int) -> BatchThresho
     return BatchThresholds(np.array(lists["information"]), np.array(lists["spinodal"]))
 
 
-def _threshold(prior: Given, channel: Given, k: int, kind: str, above: float) -> float:
+def _threshold(prior: Given, channel: Channel, k: int, kind: str, above: float) -> float:
     """The alpha_b at which batch k sits at its own transition; `above` is that of batch k - 1."""
     if not above > 0.0:
         return np.nan
@@ -253,7 +254,7 @@ class Verdict:
         return "\n".join(lines)
 
 
-def verdict(prior: Given, channel: Given, alpha_b: Given, batches: int) -> Verdict:
+def verdict(prior: Given, channel: Channel, alpha_b: Given, batches: int) -> Verdict:
     """Whether Mini-AMP is optimal, batch by batch, and both errors.
 
     Examples
@@ -286,7 +287,7 @@ def verdict(prior: Given, channel: Given, alpha_b: Given, batches: int) -> Verdi
     return Verdict(float(amp.alpha[0]), tuple(found))
 
 
-def _best_from(prior: Given, channel: Given, alpha: float, lam: float, mse: float) -> float:
+def _best_from(prior: Given, channel: Channel, alpha: float, lam: float, mse: float) -> float:
     """The error of exact inference on one batch, from a precision of lam."""
     balance = Balance(prior, channel, lam)
     if not np.isfinite(lam) or mse <= balance.output.floor:

@@ -10,6 +10,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Given
+from miniamp.channels import Channel
 from miniamp.theory.choices import Choice, memory_of, ways_to_batch
 from miniamp.theory.curves import axes
 from miniamp.theory.phases import Transitions, transitions
@@ -161,7 +162,7 @@ class Plan:
 
 def plan(
     prior: Given,
-    channel: Given,
+    channel: Channel,
     features: int,
     target_mse: float | None = None,
     budget_rows: int | None = None,
