@@ -5,12 +5,12 @@ BIN    := $(VENV)/bin
 WORKERS ?= 2
 BENCH  ?=
 
-# One process a core, so one thread a process: more only makes them wait for each other.
+# One process per core, so one thread per process: more only wait for each other.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 PYTEST := $(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format types imports bench docs clean
+.PHONY: help demo test test-slow lint format types imports bench docs house clean
 
 help:  ## list the tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -24,11 +24,12 @@ test: $(VENV)/.dev  ## the fast tests and the examples in the docstrings
 test-slow: $(VENV)/.dev  ## the statistical tests
 	$(PYTEST) -m slow
 
-lint: $(VENV)/.dev  ## style, types and the direction of imports
+lint: $(VENV)/.dev  ## style, types, the direction of imports, the limits of the source
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.house --check
 
 format: $(VENV)/.dev  ## put the code in shape
 	$(BIN)/ruff check --fix .
@@ -37,6 +38,9 @@ format: $(VENV)/.dev  ## put the code in shape
 bench: $(VENV)/.bench  ## ratios against peers and against the machine's limit
 	$(BIN)/python -m benchmarks$(if $(BENCH),.$(BENCH))
 
+house: $(VENV)/.dev  ## the size of the source, its cycles, its walks: before and now
+	$(BIN)/python -m tools.house
+
 docs: $(VENV)/.docs  ## the manual, as HTML
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
@@ -44,7 +48,7 @@ clean:  ## remove everything that the tasks made
 	rm -rf $(VENV) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis demo.png demo.csv
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A stamp a set of extras, renewed when pyproject.toml changes.
+# One stamp per set of extras, renewed when pyproject.toml changes.
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
