@@ -1,13 +1,15 @@
 """Each plot on paper shows the numbers of the estimator."""
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from miniamp import report
+from miniamp import MiniAMPRegressor, report
 from miniamp.errors import InvalidInputError, MissingExtraError
-from miniamp.report import coverage, reliability
+from miniamp.report import chart, page
+from miniamp.report.calibration import coverage_points, reliability_points
 from miniamp.report.facts import Facts
 
 pytest.importorskip("matplotlib")
@@ -21,7 +23,7 @@ def test_errors_are_those_of_the_history(regressor):
     np.testing.assert_allclose(made.get_xdata(), [e["rows_seen"] - e["rows"] for e in recorded])
 
 
-def test_the_surest_coefficients_come_first(regressor):
+def test_the_most_certain_coefficients_come_first(regressor):
     ax = report.plot_coefficients(regressor, most=2)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["@1", "column 0"]
 
@@ -34,7 +36,7 @@ def test_inclusion_finds_the_two_that_are_at_work(regressor):
 
 def test_coverage_is_right_where_the_model_is(regressor):
     """350 forecast rows: within three standard deviations of chance at every level."""
-    level, inside, two_sigma = coverage.points(Facts.of(regressor))
+    level, inside, two_sigma = coverage_points(Facts.of(regressor))
     assert level[-1] == pytest.approx(0.9)
     assert np.all(np.abs(inside - level) < 1.5 * two_sigma)
     recorded = [e for e in regressor.history_ if "coverage" in e]
@@ -43,7 +45,7 @@ def test_coverage_is_right_where_the_model_is(regressor):
 
 
 def test_reliability_counts_every_forecast(classifier):
-    given, came, _, counts = reliability.points(Facts.of(classifier))
+    given, came, _, counts = reliability_points(Facts.of(classifier))
     assert counts.sum() == 2 * 350  # both classes of each row after the first batch
     assert counts @ came == pytest.approx(350)
     assert np.all(np.diff(given) > 0.0)
@@ -53,13 +55,8 @@ def test_perfect_calibration_lies_on_the_diagonal(regressor):
     """Every twentieth of the forecasts holds as many outcomes."""
     model = Facts.of(regressor)
     even = [{"calibration": [5] * 20, "rows_seen": 100, "rows": 100, "batch": 0}]
-    facts = Facts(
-        **{
-            **{name: getattr(model, name) for name in Facts.__dataclass_fields__},
-            "everything": even,
-        }
-    )
-    level, inside, _ = coverage.points(facts)
+    facts = replace(model, everything=even)
+    level, inside, _ = coverage_points(facts)
     np.testing.assert_allclose(inside, level)
 
 
@@ -107,3 +104,17 @@ def test_choices_name_the_solver_and_its_reason(regressor):
     assert found["solver"].chosen == "robust, 8 batches"
     assert "few features" in found["solver"].why
     assert found["batch"].chosen == "50 rows"
+
+
+def test_a_single_batch_has_no_error_to_plot():
+    model = MiniAMPRegressor().fit([[0.0], [1.0], [2.0]], [0.0, 1.1, 1.9])
+    with pytest.raises(InvalidInputError, match="got a single batch, expected at least two"):
+        report.plot_error(model)
+
+
+def test_a_new_plot_is_on_the_page_without_another_word(regressor, tmp_path, monkeypatch):
+    monkeypatch.setattr(chart, "PAGE", [*chart.PAGE])
+    monkeypatch.setattr(page, "PAGE", chart.PAGE)
+    own = chart.Chart("Mine", "Words.", chart.Axis("x"), chart.Axis("y"))
+    chart.on_page(5)(lambda facts: own)
+    assert page.charts(Facts.of(regressor))[0].title == "Mine"

@@ -11,10 +11,11 @@ import pytest
 from miniamp import MiniAMPClassifier, MiniAMPClusterer, MiniAMPRegressor
 from miniamp.errors import InvalidInputError
 from miniamp.report import write_report
-from miniamp.report.clusters import neighbours
+from miniamp.report.coefficients import neighbours
+from miniamp.report.draw import plotly
 from miniamp.report.facts import MOST_BATCHES, Facts
-from miniamp.report.health import strip
-from miniamp.report.write import sections
+from miniamp.report.page import charts
+from miniamp.report.stream import sound_band
 
 go = pytest.importorskip("plotly.graph_objects")
 
@@ -65,22 +66,22 @@ def test_every_kind_of_estimator_has_a_page(model, tmp_path):
 def test_a_regression_shows_all_that_was_promised(regressor, tmp_path):
     text = write_report(regressor, tmp_path / "r.html").read_text(encoding="utf-8")
     wanted = {
-        "Error and forecast by batch",
+        "Prediction error by batch",
         "Coefficients",
         "Inclusion",
         "Coverage",
-        "E against V",
+        "Observed against predicted error",
         "Health",
-        "Hyper-parameters",
+        "Learned parameters",
     }
     assert wanted <= set(outline(text).headings)
 
 
 def test_figures_are_what_plotly_takes(model):
     tokens = {"@ink": "black", "@muted": "grey", "@grid": "grey", "@band": "grey"}
-    for section in sections(Facts.of(model)):
+    for chart in charts(Facts.of(model)):
         text = re.sub(
-            r'"(@\w+)"', lambda m: f'"{tokens.get(m[1], "red")}"', json.dumps(section.figure)
+            r'"(@\w+)"', lambda m: f'"{tokens.get(m[1], "red")}"', json.dumps(plotly(chart))
         )
         go.Figure(json.loads(text))  # raises where a property has no such name or value
 
@@ -97,9 +98,9 @@ def test_names_of_features_cannot_break_the_page(regressor, tmp_path):
 
 
 def test_a_forecast_is_drawn_beside_the_error(regressor):
-    facts = Facts.of(regressor)
-    names = [trace["name"] for trace in sections(facts, ([0, 100], [2.0, 0.5]))[0].figure["data"]]
-    assert names[0] == "made"
+    facts = replace(Facts.of(regressor), forecast=([0, 100], [2.0, 0.5]))
+    names = [series.name for series in charts(facts)[0].series]
+    assert names[0] == "observed"
     assert names[-1] == "forecast"
 
 
@@ -142,31 +143,31 @@ def test_a_classification_shows_all_that_was_promised(kind, request, tmp_path):
     model = request.getfixturevalue(kind)
     text = write_report(model, tmp_path / "r.html").read_text(encoding="utf-8")
     wanted = {
-        "Error and forecast by batch",
+        "Prediction error by batch",
         "Coefficients",
         "Reliability",
-        "E against V",
+        "Observed against predicted error",
         "Health",
-        "What is left to learn",
-        "Hyper-parameters",
-        "Nothing is wrong",
+        "Remaining uncertainty",
+        "Learned parameters",
+        "No problems found",
     }
     assert wanted <= set(outline(text).headings)
 
 
 def test_a_clustering_shows_its_clusters_and_its_choices(clusterer, tmp_path):
     text = write_report(clusterer, tmp_path / "r.html").read_text(encoding="utf-8")
-    wanted = {"Noise by batch", "Clusters", "Centres", "Health", "All clusters are well apart"}
+    wanted = {"Noise by batch", "Clusters", "Centres", "Health", "All clusters are separate"}
     assert wanted <= set(outline(text).headings)
     bars = next(f["data"][0] for f in figures(text) if f["data"][0]["type"] == "bar")
     assert bars["x"] == sorted(clusterer.cluster_weights_, reverse=True)
-    assert "best of 5, anew in the first 5 batches" in text
+    assert "best of 5, repeated in the first 5 batches" in text
     assert "variational mean field" in text
     assert '<td class="number">4</td>' in text.split("<details>")[1]  # batches count from 1
 
 
 def test_clusters_that_are_one_are_named(tmp_path):
-    """One Gaussian heap in 10 dimensions halved: the centres are 2 sqrt(2/pi) = 1.6 apart."""
+    """One Gaussian in 10 dimensions halved: the centres are 2 sqrt(2/pi) = 1.6 apart."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(800, 10))
     X[::2, 0] += 12.0
@@ -177,13 +178,13 @@ def test_clusters_that_are_one_are_named(tmp_path):
     assert far[a] < 2.0
     text = write_report(model, tmp_path / "r.html").read_text(encoding="utf-8")
     first, second = sorted((a, int(nearest[a])))
-    told = f"Cluster {first} and cluster {second} can hardly be told apart"
+    told = f"Cluster {first} and cluster {second} overlap"
     assert any(heading.startswith(told) for heading in outline(text).headings)
 
 
-def test_the_strip_of_health_is_as_wide_as_chance(regressor):
+def test_the_band_of_health_is_as_wide_as_chance(regressor):
     """Batches of 50 rows: the mean of 50 squares has a deviation of sqrt(2/50) = 0.2."""
-    low, high = strip(Facts.of(regressor))
+    low, high = sound_band(Facts.of(regressor))
     assert low == pytest.approx(0.4)
     assert high == pytest.approx(1.6)
 
@@ -191,8 +192,8 @@ def test_the_strip_of_health_is_as_wide_as_chance(regressor):
 def test_a_first_batch_begun_without_a_noise_does_not_squeeze_the_health(regressor):
     facts = Facts.of(regressor)
     first = {**facts.history[0], "health": 1e-3}
-    squeezed = replace(facts, history=[first, *facts.history[1:]])
-    figure = next(s.figure for s in sections(squeezed) if s.title == "Health")
+    squeezed = replace(facts, everything=[first, *facts.history[1:]])
+    figure = plotly(next(chart for chart in charts(squeezed) if chart.title == "Health"))
     assert figure["layout"]["yaxis"]["type"] == "linear"
     assert figure["layout"]["yaxis"]["range"][1] > 1.6
 
@@ -200,7 +201,7 @@ def test_a_first_batch_begun_without_a_noise_does_not_squeeze_the_health(regress
 def test_inclusion_is_told_for_all_classes_together():
     X = np.random.default_rng(5).normal(size=(300, 6))
     model = MiniAMPClassifier("sparse", batch_size=100).fit(X, X[:, :3].argmax(axis=1))
-    words = next(s.words for s in sections(Facts.of(model)) if s.title == "Inclusion")
+    words = next(chart.words for chart in charts(Facts.of(model)) if chart.title == "Inclusion")
     assert re.fullmatch(
         r"About [\d.]+ of 6 coefficients are not zero \(mean over the classes\); \d+ of all 18 "
         r"with a probability above 95 %\.",

@@ -1,11 +1,9 @@
-"""What was chosen, and why, in words."""
+"""What was chosen for a fit, and why."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from miniamp.estimators.clusters import MANY_FEATURES
 from miniamp.report.facts import Facts
@@ -19,8 +17,8 @@ class Choice(NamedTuple):
     why: str
 
 
-def choices(estimator: Any) -> list[Choice]:
-    """Every decision behind a fitted estimator, those made for the user with their reasons.
+def choices(estimator: object) -> list[Choice]:
+    """Every decision behind a fitted estimator, with the reason of those that were automatic.
 
     Examples
     --------
@@ -30,36 +28,33 @@ def choices(estimator: Any) -> list[Choice]:
     ['prior', 'noise', 'solver']
     """
     facts = Facts.of(estimator)
-    given = facts.estimator.get_params(deep=False)
     if facts.task == "clustering":
-        return [*_clusters(facts, given), _noise(facts, given), *_rest(facts, given)]
-    return [
-        _prior(facts, given),
-        _noise(facts, given),
-        *_solvers(facts),
-        _memory(facts, given),
-        *_rest(facts, given),
-    ]
+        return [*_clusters(facts), _noise(facts), *_rest(facts)]
+    return [_prior(facts), _noise(facts), *_solvers(facts), _memory(facts), *_rest(facts)]
 
 
-def _prior(facts: Facts, given: dict[str, Any]) -> Choice:
-    prior = given["prior"]
+def _prior(facts: Facts) -> Choice:
+    prior = facts.settings["prior"]
     if not isinstance(prior, str):
-        return Choice("prior", repr(prior), "given, and taken at its word")
-    learned = _learned(facts, "prior_")
-    return Choice("prior", f"{prior}{learned}", "its hyper-parameters are learned from the stream")
+        return Choice("prior", repr(prior), "given, and used as it is")
+    learned = [
+        f"{name.removeprefix('prior_')} = {value:.3g}"
+        for name, value in facts.history[-1].items()
+        if name.startswith("prior_") and isinstance(value, float) and value != 0.0
+    ]
+    chosen = f"{prior} ({', '.join(learned)})" if learned else prior
+    return Choice("prior", chosen, "its parameters are learned from the rows")
 
 
-def _noise(facts: Facts, given: dict[str, Any]) -> Choice:
-    noise = given["noise"]
+def _noise(facts: Facts) -> Choice:
+    noise = facts.settings["noise"]
     if not isinstance(noise, str):
         return Choice("noise", repr(noise), "given")
     if facts.task == "classification":
         return Choice("noise", "unit variance", "it sets the scale of the coefficients")
-    last = facts.history[-1]
-    value = last.get("noise_var", last.get("noise"))
-    shown = "" if value is None else f", {float(np.mean(value)):.4g}"
-    return Choice("noise", f"{noise}{shown}", "learned from the residuals of the stream")
+    name = "noise_var" if facts.has("noise_var") else "noise"
+    learned = f"{noise}, {facts.column(name)[-1]:.4g}" if facts.has(name) else noise
+    return Choice("noise", learned, "learned from the residuals")
 
 
 def _solvers(facts: Facts) -> list[Choice]:
@@ -69,34 +64,33 @@ def _solvers(facts: Facts) -> list[Choice]:
     for solver, batches in used.most_common():
         own = [entry for entry in facts.everything if str(entry.get("solver")) == solver]
         reasons = Counter(str(entry.get("reason") or "") for entry in own)
-        why = reasons.most_common(1)[0][0] or "its default"
+        why = reasons.most_common(1)[0][0] or "the default"
         found.append(Choice("solver", f"{solver}, {_batches(batches)}", why))
     remedies = Counter(str(e["remedy"]) for e in facts.everything if e.get("remedy"))
     found += [
-        Choice("remedy", f"{remedy}, {_batches(count)}", "a batch looked unsound at first")
+        Choice("remedy", f"{remedy}, {_batches(count)}", "a batch contradicted the model at first")
         for remedy, count in remedies.most_common()
     ]
     return found
 
 
-def _memory(facts: Facts, given: dict[str, Any]) -> Choice:
-    posterior = facts.estimator.posterior_
-    first = posterior[0] if isinstance(posterior, list) else posterior
-    rows = int(getattr(first, "memory", 0) or 0)
-    if given["memory"] == "auto":
+def _memory(facts: Facts) -> Choice:
+    why = "given"
+    if facts.settings["memory"] == "auto":
         why = "all correlations, as there are few features"
-        if rows < len(facts.features):
-            why = "as many pseudo-rows as fit a modest memory; they keep correlations"
-        return Choice("memory", f"{rows} pseudo-rows", why)
-    return Choice("memory", f"{rows} pseudo-rows", "given")
+        if facts.memory < len(facts.features):
+            why = "as many as are affordable; they keep correlations between batches"
+    return Choice("memory", f"{facts.memory} remembered rows", why)
 
 
-def _clusters(facts: Facts, given: dict[str, Any]) -> list[Choice]:
+def _clusters(facts: Facts) -> list[Choice]:
+    given = facts.settings
     var = given["prior_var"]
     by = "the mean square of the first samples" if var is None else f"{var:g}, given"
     many = len(facts.features) >= MANY_FEATURES
     solver = "low-rank message passing" if many else "variational mean field"
-    why = "as there are many features" if many else "message passing is for many features"
+    why = "there are many features" if many else "message passing needs many features"
+    fading = given["fading"]
     first = given["n_init_batches"]
     return [
         Choice("clusters", str(given["n_clusters"]), "given"),
@@ -104,44 +98,35 @@ def _clusters(facts: Facts, given: dict[str, Any]) -> list[Choice]:
         Choice("solver", solver, why),
         Choice(
             "start",
-            f"best of {given['n_init']}, anew in the first {_batches(first)}",
-            "by the free energy, starts with a tiny cluster last",
+            f"best of {given['n_init']}, repeated in the first {first} batches",
+            "by the free energy; starts with a tiny cluster come last",
         ),
         Choice(
             "fading",
-            f"{given['fading']:g}",
-            "mistakes of the first labels are outgrown" if given["fading"] else "all count alike",
+            f"{fading:g}",
+            "errors of the first labels fade" if fading else "all samples count the same",
         ),
     ]
 
 
-def _rest(facts: Facts, given: dict[str, Any]) -> list[Choice]:
-    sizes = Counter(int(e.get("rows", e.get("samples", 0))) for e in facts.everything)
+def _rest(facts: Facts) -> list[Choice]:
+    given = facts.settings
+    sizes = Counter(e.get("rows", e.get("samples", 0)) for e in facts.everything)
     typical = sizes.most_common(1)[0][0]
     asked = given["batch_size"]
-    why = "what the solver can take at once, or theory says is worth it"
+    why = "what the solver can process at once, or is worthwhile according to theory"
     if asked != "auto":
-        why = f"batch_size={asked} in fit, or as the batches came"
+        why = f"batch_size={asked} in fit, or the batches passed to partial_fit"
     found = [Choice("batch", f"{typical:,} rows", why)]
     if given.get("forget", 1.0) != 1.0:
-        found.append(Choice("forget", f"{given['forget']:g}", "old batches fade"))
+        found.append(Choice("forget", f"{given['forget']:g}", "old batches count less"))
     if "standardize" in given:
-        scaled = given["standardize"] and isinstance(given["prior"], str)
-        why = "a prior given as an object speaks of the features' own units"
+        scaled = bool(given["standardize"]) and isinstance(given["prior"], str)
+        why = "a prior given as an object refers to the features' own units"
         if scaled:
-            why = "one prior fits all features on one scale; results are in your units"
-        found.append(Choice("units", "one scale" if scaled else "as they came", why))
+            why = "one prior for all features needs one scale; results are in the original units"
+        found.append(Choice("units", "standardised" if scaled else "original", why))
     return found
-
-
-def _learned(facts: Facts, prefix: str) -> str:
-    last = facts.history[-1]
-    values = [
-        f"{name.removeprefix(prefix)} = {value:.3g}"
-        for name, value in last.items()
-        if name.startswith(prefix) and isinstance(value, float) and value != 0.0
-    ]
-    return f" ({', '.join(values)})" if values else ""
 
 
 def _batches(count: int) -> str:

@@ -1,24 +1,36 @@
-"""Coefficients with their intervals, the surest first."""
+"""Plots of what was learned: coefficients, inclusion probabilities, clusters."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from miniamp import checks
-from miniamp.report import look
+from miniamp.arrays import Array
+from miniamp.report.chart import HEIGHT, Axis, Bars, Chart, Series, nothing, on_page
+from miniamp.report.draw import matplotlib
 from miniamp.report.facts import Facts
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Features shown, and groups (classes, clusters): more could not be read.
 MOST_FEATURES, MOST_GROUPS = 30, 6
 #: Standard deviations either side: 90 % of a Gaussian.
-REACH = 1.6448536269514722
+NINETY_PERCENT = 1.6448536269514722
+#: Points of a curve of inclusion probabilities.
+MOST_POINTS = 2000
+#: Clusters that are drawn, the largest first.
+MOST_CLUSTERS = 40
+#: Centres closer than this, in standard deviations of the noise, are hardly two clusters: between
+#: two equal Gaussians there is no valley.
+OVERLAP = 2.0
 
 
-def plot_coefficients(estimator: Any, ax: Any = None, most: int = 20) -> Any:
-    """Coefficients (centres of clusters) with 90 % intervals on matplotlib axes; gives the axes.
+def plot_coefficients(estimator: object, ax: Axes | None = None, most: int = 20) -> Axes:
+    """Draw coefficients (centres of clusters) with 90 % intervals; returns the axes.
 
     Parameters
     ----------
@@ -38,97 +50,176 @@ def plot_coefficients(estimator: Any, ax: Any = None, most: int = 20) -> Any:
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['x2']
     """
-    facts = Facts.of(estimator)
-    shown = strongest(facts, checks.count("most", most))
-    ax = look.axes(ax, _x(facts), "")
-    places = np.arange(len(shown))
-    groups = facts.groups[:MOST_GROUPS]
-    for k, name in enumerate(groups):
-        ax.errorbar(
-            facts.mean[k, shown],
-            places + _shift(k, len(groups)),
-            xerr=REACH * facts.std[k, shown],
-            label=name,
-            elinewidth=1.0,
-            **{**look.stroke(k), "linestyle": "none"},
-        )
-    ax.axvline(0.0, color="0.6", linewidth=0.8)
-    ax.set_yticks(places, [facts.features[i] for i in shown])
-    ax.invert_yaxis()
-    look.legend(ax)
-    return ax
+    return matplotlib(coefficients(Facts.of(estimator), checks.count("most", most)), ax)
 
 
-def section(facts: Facts) -> look.Section:
-    """The card of the page."""
-    shown = strongest(facts, MOST_FEATURES)
+@on_page(100)
+def coefficients(facts: Facts, most: int = MOST_FEATURES) -> Chart:
+    """Coefficients with their intervals, most certain first."""
+    shown = strongest(facts, most)
+    names = [facts.features[i] for i in shown]
     groups = facts.groups[:MOST_GROUPS]
     places = np.arange(len(shown), dtype=float)
-    traces = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "x": look.numbers(facts.mean[k, shown]),
-            "y": look.numbers(places + _shift(k, len(groups))),
-            "error_x": {
-                "type": "data",
-                "array": look.numbers(REACH * facts.std[k, shown]),
-                "color": look.series(k),
-                "thickness": 1.5,
-                "width": 0,
-            },
-            "marker": {"color": look.series(k), "size": 7 if len(groups) == 1 else 5},
-            "name": look.safe(name),
-            "text": [look.safe(facts.features[i]) for i in shown],
-            "hovertemplate": "%{text}: %{x:.4g} ± %{error_x.array:.2g}<extra></extra>",
-        }
+    series = [
+        Series(
+            name,
+            facts.mean[k, shown],
+            places + 0.6 * (k - 0.5 * (len(groups) - 1)) / len(groups),
+            joined=False,
+            error_x=NINETY_PERCENT * facts.std[k, shown],
+            texts=names,
+            hover="%{text}: %{x:.4g} ± %{error_x.array:.2g}",
+        )
         for k, name in enumerate(groups)
     ]
-    y = look.axis(
-        "",
-        tickmode="array",
-        tickvals=look.numbers(places),
-        ticktext=[look.safe(_short(facts.features[i])) for i in shown],
-        range=[len(shown) - 0.4, -0.6],
-        showgrid=False,
-        zeroline=False,
-    )
-    height = 110 + max(1, len(shown)) * max(20, 8 * len(groups))
-    x = look.axis(_x(facts), zerolinecolor=look.MUTED, zerolinewidth=1)
-    return look.Section(
-        "Centres" if facts.task == "clustering" else "Coefficients",
-        _words(facts, len(shown), len(groups)),
-        look.figure(traces, x, y, height=height),
+    words = "Posterior means with intervals that contain the truth with probability 90 %."
+    if len(shown) < len(facts.features):
+        words += f" The {len(shown)} most certain of {len(facts.features):,}, most certain first."
+    if len(groups) < len(facts.groups):
+        words += f" The first {len(groups)} of {len(facts.groups)}."
+    clusters = facts.task == "clustering"
+    return Chart(
+        "Centres" if clusters else "Coefficients",
+        words,
+        Axis("value" if clusters else "coefficient, 90 % interval", zero=True),
+        Axis("", labels=names, range=(len(shown) - 0.4, -0.6)),
+        series,
         wide=len(shown) > 16,
+        height=110 + max(1, len(shown)) * max(20, 8 * len(groups)),
     )
 
 
 def strongest(facts: Facts, most: int) -> NDArray[np.int64]:
-    """Indices of the features that are told apart most clearly, the clearest first."""
+    """Indices of the features furthest from zero, or between clusters, most certain first."""
     std = np.maximum(facts.std, np.finfo(float).tiny)
     away = facts.mean - facts.mean.mean(axis=0) if facts.task == "clustering" else facts.mean
     clear = np.max(np.abs(away) / std, axis=0)
     return np.argsort(-clear, kind="stable")[:most]
 
 
-def _shift(k: int, groups: int) -> float:
-    """Where in a feature's row its group k is drawn."""
-    return 0.6 * (k - 0.5 * (groups - 1)) / groups
+def plot_inclusion(estimator: object, ax: Axes | None = None) -> Axes:
+    """Draw inclusion probabilities, sorted; returns the axes.
+
+    Needs a prior with a spike at zero, such as prior="sparse".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp import MiniAMPRegressor
+    >>> X = np.random.default_rng(0).normal(size=(90, 4))
+    >>> model = MiniAMPRegressor("sparse").fit(X, X[:, 1] + 0.1 * X[:, 2])
+    >>> plot_inclusion(model).get_ylabel()
+    'inclusion probability'
+    """
+    return matplotlib(inclusion(Facts.of(estimator)), ax)
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= 18 else name[:8] + "…" + name[-9:]
+@on_page(90)
+def inclusion(facts: Facts) -> Chart:
+    """Probabilities that coefficients are not zero."""
+    if facts.included is None:
+        raise nothing(
+            "a prior under which no coefficient is exactly zero",
+            "one with a spike at zero",
+            "use {prior=sparse}",
+        )
+    series = []
+    for name, chances in zip(facts.groups, facts.included, strict=True):
+        order = np.argsort(-chances, kind="stable")[:MOST_POINTS]
+        ranks = np.arange(1.0, len(order) + 1.0)
+        texts = [facts.features[i] for i in order]
+        series.append(Series(name, ranks, chances[order], texts=texts, hover="%{text}: %{y:.3f}"))
+    about, certain = facts.included.sum(axis=1).mean(), int(np.sum(facts.included > 0.95))
+    several = len(facts.groups) > 1
+    words = (
+        f"About {about:.1f} of {len(facts.features):,} coefficients are not zero"
+        f"{' (mean over the classes)' if several else ''}; {certain:,} of "
+        f"{'all ' if several else ''}{facts.included.size:,} with a probability above 95 %."
+    )
+    x = Axis("coefficients, most certain first")
+    return Chart("Inclusion", words, x, Axis("inclusion probability", range=(-0.03, 1.03)), series)
 
 
-def _x(facts: Facts) -> str:
-    return "value" if facts.task == "clustering" else "coefficient, 90 % interval"
+def plot_clusters(estimator: object, ax: Axes | None = None) -> Axes:
+    """Draw the shares of the clusters, the largest first; returns the axes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp import MiniAMPClusterer
+    >>> X = np.repeat([[0.0, 3.0], [3.0, 0.0]], [30, 10], axis=0)
+    >>> X += 0.1 * np.random.default_rng(0).normal(size=X.shape)
+    >>> ax = plot_clusters(MiniAMPClusterer(2, random_state=0).fit(X))
+    >>> [round(float(bar.get_width()), 2) for bar in ax.patches]
+    [0.75, 0.25]
+    """
+    return matplotlib(clusters(Facts.of(estimator)), ax)
 
 
-def _words(facts: Facts, features: int, groups: int) -> str:
-    words = "Posterior means with intervals that hold the truth with probability 90 %."
-    total = len(facts.features)
-    if features < total:
-        words += f" The {features} surest of {total:,}, the surest first."
-    if groups < len(facts.groups):
-        words += f" The first {groups} of {len(facts.groups)}."
-    return words
+@on_page(20)
+def clusters(facts: Facts) -> Chart:
+    """How large each cluster is, and how far from its nearest neighbour."""
+    if facts.task != "clustering":
+        raise nothing(
+            f"a {facts.task}", "a fitted MiniAMPClusterer", "use plot_coefficients for others"
+        )
+    order = np.argsort(-facts.weights, kind="stable")[:MOST_CLUSTERS]
+    nearest, distance = neighbours(facts)
+    texts = []
+    for k in order:
+        text = f"{facts.groups[k]}: {facts.weights[k]:.1%}"
+        if len(facts.weights) > 1:
+            text += f"; nearest: {facts.groups[nearest[k]]}, {_apart(distance[k])}"
+        texts.append(text)
+    words = "Share of the samples in each cluster; early ones count less."
+    if len(order) < len(facts.weights):
+        words += f" The {len(order)} largest of {len(facts.weights):,}."
+    if len(facts.weights) > 1:
+        close = int(np.argmin(distance))
+        words += (
+            f" The closest two centres, {facts.groups[close]} and {facts.groups[nearest[close]]}, "
+            f"are {_apart(distance[close])}."
+        )
+    names = [facts.groups[k] for k in order]
+    return Chart(
+        "Clusters",
+        words,
+        Axis("share of the samples", range=(0.0, 1.15 * float(facts.weights.max())), percent=True),
+        Axis("", labels=names, range=(len(order) - 0.4, -0.6)),
+        bars=Bars(facts.weights[order], names, texts),
+        height=max(HEIGHT, 110 + 28 * len(order)),
+    )
+
+
+def overlapping(facts: Facts) -> list[tuple[str, str]]:
+    """Message and remedy for every two clusters that are hardly two, and for empty ones."""
+    nearest, distance = neighbours(facts)
+    close = np.flatnonzero(distance < OVERLAP)
+    pairs = {frozenset((int(k), int(nearest[k]))): distance[k] for k in close}
+    remedy = "Ask for fewer clusters, or try more starts (n_init=, n_init_batches=)."
+    found = []
+    for pair, apart in list(pairs.items())[:3]:
+        both = _capital(" and ".join(facts.groups[k] for k in sorted(pair)))
+        found.append((f"{both} overlap: their centres are {_apart(apart)}.", remedy))
+    empty = [facts.groups[k] for k in np.flatnonzero(facts.weights * facts.rows_seen < 1.0)]
+    if empty:
+        found.append((f"{_capital(', '.join(empty[:8]))}: no samples.", remedy))
+    return found
+
+
+def neighbours(facts: Facts) -> tuple[NDArray[np.int64], Array]:
+    """For each cluster the nearest other one, and how far in standard deviations of the noise."""
+    centres = facts.mean / np.sqrt(np.maximum(facts.noise, np.finfo(float).tiny))
+    square = np.square(centres).sum(axis=1)
+    distance = np.sqrt(np.maximum(square[:, None] - 2.0 * centres @ centres.T + square, 0.0))
+    np.fill_diagonal(distance, np.inf)
+    nearest = distance.argmin(axis=1)
+    return nearest, distance[np.arange(len(distance)), nearest]
+
+
+def _apart(distance: float) -> str:
+    return f"{distance:.3g} standard deviations of the noise apart"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,15 +1,17 @@
-"""What a report knows of an estimator: its history as columns, its coefficients, its choices."""
+"""What a report knows about an estimator: its history as columns, its coefficients."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from miniamp.arrays import Array
-from miniamp.errors import InvalidInputError
+from miniamp import checks
+from miniamp.arrays import Array, Given
 
 #: A plot shows at most so many batches: of a longer stream, so many at even distances.
 MOST_BATCHES = 1000
@@ -21,12 +23,12 @@ class Facts:
 
     Attributes
     ----------
-    task : str
-        "regression", "classification" or "clustering".
-    history : sequence of dict
-        One entry a batch, thinned to `MOST_BATCHES`.
+    name, task : str
+        Class of the estimator; "regression", "classification" or "clustering".
     everything : sequence of dict
-        The same, not thinned.
+        The history, one entry per batch.
+    rows_seen : int
+        Rows learned from.
     features : list of str
         Names of the N features.
     groups : list of str
@@ -34,49 +36,83 @@ class Facts:
     mean, std : (K, N) arrays
         Coefficients, or centres of clusters, and their standard deviations.
     included : (K, N) array or None
-        Probabilities that coefficients are not zero, where the prior has such.
+        Inclusion probabilities, where the prior has a spike.
+    noise : array
+        Noise variance of a clustering, one or one per feature.
+    weights : (K,) array
+        Shares of the clusters.
+    findings : list of (message, remedy)
+        What `health_` found.
+    settings : dict
+        Parameters of the estimator.
+    memory : int
+        Remembered rows.
+    forecast : pair (rows, errors), optional
+        A curve to be drawn beside the error.
     """
 
-    estimator: Any
+    name: str
     task: str
-    history: Sequence[dict[str, Any]]
-    everything: Sequence[dict[str, Any]]
+    everything: Sequence[Mapping[str, object]]
+    rows_seen: int
     features: list[str]
     groups: list[str]
     mean: Array
     std: Array
     included: Array | None
+    noise: Array
+    weights: Array
+    findings: list[tuple[str, str]]
+    settings: dict[str, object]
+    memory: int
+    forecast: Given = None
 
     @classmethod
-    def of(cls, estimator: Any) -> Self:
+    def of(cls, estimator: object) -> Self:
         """The facts of a fitted estimator, or an error that says what is missing."""
         if isinstance(estimator, cls):
             return estimator
         history = getattr(estimator, "history_", None)
         if not history:
-            raise InvalidInputError(
-                f"estimator: got {type(estimator).__name__!s:.60} without a history_, expected a "
-                "fitted MiniAMPRegressor, MiniAMPClassifier or MiniAMPClusterer; call fit first"
+            raise checks.refuse(
+                "estimator",
+                f"{type(estimator).__name__!s:.60} without a history_",
+                "a fitted MiniAMPRegressor, MiniAMPClassifier or MiniAMPClusterer",
+                "call fit first",
             )
-        task = _task(estimator)
-        clusters = task == "clustering"
-        mean = estimator.cluster_centers_ if clusters else estimator.coef_
-        std = estimator.cluster_std_ if clusters else estimator.coef_std_
-        mean = np.atleast_2d(mean)
+        fitted: Any = estimator  # one of three classes that share no base of their own
+        clusters = hasattr(fitted, "cluster_centers_")
+        classes = getattr(fitted, "classes_", None)
+        mean = np.atleast_2d(fitted.cluster_centers_ if clusters else fitted.coef_)
+        names = getattr(fitted, "feature_names_in_", [f"x{i}" for i in range(mean.shape[1])])
         return cls(
-            estimator=estimator,
-            task=task,
-            history=_thinned(history),
+            name=type(fitted).__name__,
+            task="clustering"
+            if clusters
+            else "regression"
+            if classes is None
+            else "classification",
             everything=history,
-            features=_names(estimator, mean.shape[1]),
-            groups=_groups(estimator, mean.shape[0], task),
+            rows_seen=int(fitted.n_samples_seen_),
+            features=[str(name) for name in names],
+            groups=_groups(clusters, classes, len(mean)),
             mean=mean,
-            std=np.atleast_2d(std),
-            included=None if clusters else _included(estimator),
+            std=np.atleast_2d(fitted.cluster_std_ if clusters else fitted.coef_std_),
+            included=None if clusters else _included(fitted.inclusion_probability_),
+            noise=np.asarray(fitted.noise_ if clusters else np.nan),
+            weights=np.asarray(fitted.cluster_weights_ if clusters else ()),
+            findings=[] if clusters else [(f.message, f.remedy) for f in fitted.health_.findings],
+            settings=fitted.get_params(deep=False),
+            memory=0 if clusters else _memory(fitted.posterior_),
         )
 
+    @cached_property
+    def history(self) -> Sequence[Mapping[str, object]]:
+        """The history, thinned to `MOST_BATCHES`."""
+        return [self.everything[i] for i in self._kept.tolist()]
+
     def column(self, name: str) -> Array:
-        """One number a batch, NaN where there is none."""
+        """One number per batch, NaN where there is none."""
         return np.array([_number(entry.get(name)) for entry in self.history])
 
     def has(self, name: str) -> bool:
@@ -87,61 +123,57 @@ class Facts:
     def rows(self) -> Array:
         """Rows seen after each batch."""
         if self.task == "clustering":
-            seen = np.cumsum([entry["samples"] for entry in self.everything], dtype=float)
-            return _thinned(seen)  # type: ignore[no-any-return]
+            samples = [_number(entry.get("samples")) for entry in self.everything]
+            return np.cumsum(np.asarray(samples))[self._kept]
         return self.column("rows_seen")
 
     @property
     def batches(self) -> Array:
         """Numbers of the batches, counted from 1."""
-        if self.task == "clustering":
-            return _thinned(np.arange(1.0, len(self.everything) + 1))  # type: ignore[no-any-return]
-        return self.column("batch") + 1.0
+        own = self._kept.astype(np.float64) if self.task == "clustering" else self.column("batch")
+        return own + 1.0
 
     @property
-    def calibration(self) -> list[Any]:
+    def calibration(self) -> list[Array]:
         """What batches recorded of their calibration, where they did."""
         kept = [entry.get("calibration") for entry in self.everything]
-        return [value for value in kept if value is not None]
+        return [np.asarray(value, dtype=float) for value in kept if value is not None]
 
     @property
     def error_name(self) -> str:
-        """What the error of a forecast is called."""
-        return "squared error of forecasts" if self.task == "regression" else "share of mistakes"
+        """What the prediction error is called."""
+        return "squared prediction error" if self.task == "regression" else "share of errors"
+
+    @property
+    def per_feature(self) -> bool:
+        """Whether a clustering has one noise per feature."""
+        return self.noise.ndim > 0
+
+    @property
+    def _kept(self) -> NDArray[np.int64]:
+        size = len(self.everything)
+        return np.unique(np.linspace(0, size - 1, min(size, MOST_BATCHES)).round().astype(np.int64))
 
 
-def _task(estimator: Any) -> str:
-    if hasattr(estimator, "cluster_centers_"):
-        return "clustering"
-    return "classification" if hasattr(estimator, "classes_") else "regression"
-
-
-def _thinned(values: Any) -> Any:
-    if len(values) <= MOST_BATCHES:
-        return values
-    kept = np.unique(np.linspace(0, len(values) - 1, MOST_BATCHES).round().astype(int))
-    return values[kept] if isinstance(values, np.ndarray) else [values[i] for i in kept]
-
-
-def _names(estimator: Any, size: int) -> list[str]:
-    given = getattr(estimator, "feature_names_in_", None)
-    return [f"x{i}" for i in range(size)] if given is None else [str(name) for name in given]
-
-
-def _groups(estimator: Any, size: int, task: str) -> list[str]:
-    if task == "clustering":
+def _groups(clusters: bool, classes: Given, size: int) -> list[str]:
+    if clusters:
         return [f"cluster {k}" for k in range(size)]
-    if task == "classification":
-        classes = [str(name) for name in estimator.classes_]
-        return classes if size == len(classes) else [f"{classes[1]} against {classes[0]}"]
-    return ["coefficient"]
+    if classes is None:
+        return ["coefficient"]
+    names = [str(name) for name in classes]
+    return names if size == len(names) else [f"{names[1]} against {names[0]}"]
 
 
-def _included(estimator: Any) -> Array | None:
-    chances = np.atleast_2d(estimator.inclusion_probability_)
+def _included(chances: Given) -> Array | None:
+    chances = np.atleast_2d(chances)
     # Priors without a spike say 1 of every coefficient, which is nothing to draw.
     return None if bool(np.all(chances == 1.0)) else chances
 
 
-def _number(value: Any) -> float:
+def _memory(posterior: Given) -> int:
+    first = posterior[0] if isinstance(posterior, list) else posterior
+    return int(getattr(first, "memory", 0) or 0)
+
+
+def _number(value: object) -> float:
     return float(value) if isinstance(value, (int, float, np.number)) else float("nan")

@@ -1,30 +1,112 @@
-"""The page: one HTML file that needs no network, for light and dark, wide and narrow."""
+"""`write_report`: one HTML file that needs no network, for light and dark, wide and narrow."""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from importlib import resources
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 
 import miniamp
-from miniamp.errors import MissingExtraError
+from miniamp import checks
+from miniamp.arrays import Given
+from miniamp.report.chart import PAGE, Chart, NothingToDrawError
 from miniamp.report.choices import choices
-from miniamp.report.clusters import one_heap
+from miniamp.report.coefficients import overlapping
+from miniamp.report.draw import missing_extra, plotly, safe
 from miniamp.report.facts import Facts
-from miniamp.report.look import Section, safe
 
 #: Rows of the table of batches: the latest ones.
 MOST_ROWS = 200
-#: Columns that are told elsewhere, or are no numbers.
+#: Columns that are shown elsewhere, or are no numbers.
 HIDDEN = {"task", "calibration", "found", "reason", "forget", "features", "noise_learned"}
 
 
-def page(facts: Facts, sections: list[Section], title: str) -> str:
-    """The whole file as text."""
-    cards = "\n".join(_card(section, i) for i, section in enumerate(sections))
-    figures = json.dumps([section.figure for section in sections], allow_nan=False)
+def write_report(
+    estimator: object,
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    forecast: Given = None,
+) -> Path:
+    """Write one HTML file that shows how the fit went, and return its path.
+
+    Observed and predicted error by batch, coefficients with intervals, inclusion probabilities,
+    calibration, health, learned parameters, clusters, and what was chosen and why. The file needs
+    no network, fits a phone, and follows the reader's light or dark.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        A MiniAMPRegressor, MiniAMPClassifier or MiniAMPClusterer, also one that was loaded.
+    path : path
+        The file; written whole or not at all.
+    title : str, optional
+        The heading.
+    forecast : pair (rows, errors), optional
+        An error that was predicted, against rows seen, to be drawn beside the observed one; the
+        theory's own prediction is there without it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from miniamp import MiniAMPRegressor
+    >>> X = np.random.default_rng(0).normal(size=(120, 2))
+    >>> model = MiniAMPRegressor(batch_size=40).fit(X, X[:, 0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     text = write_report(model, f"{folder}/report.html").read_text(encoding="utf-8")
+    >>> "Prediction error by batch" in text
+    True
+    """
+    facts = replace(Facts.of(estimator), forecast=forecast)
+    target = Path(path)
+    if target.is_dir() or not target.parent.is_dir():
+        raise checks.refuse(
+            "path", f"{target}", "a file in a folder that exists", "create the folder first"
+        )
+    text = _page(facts, charts(facts), title or "How the fit went")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return target
+
+
+def charts(facts: Facts) -> list[Chart]:
+    """The charts that this estimator has something for, in the order of the page."""
+    found = []
+    for _, chart in sorted(PAGE, key=lambda entry: entry[0]):
+        try:
+            found.append(chart(facts))
+        except NothingToDrawError:
+            continue
+    return _filled(found)
+
+
+def _filled(found: list[Chart]) -> list[Chart]:
+    """The same charts, two side by side; one that would stand alone is as wide as both."""
+    filled: list[Chart] = []
+    waiting = False  # whether the last one has room beside it
+    for chart in found:
+        if chart.wide and waiting:
+            filled[-1] = replace(filled[-1], wide=True)
+        waiting = not chart.wide and not waiting
+        filled.append(chart)
+    if waiting:
+        filled[-1] = replace(filled[-1], wide=True)
+    return filled
+
+
+def _page(facts: Facts, drawn: list[Chart], title: str) -> str:
+    cards = "\n".join(_card(chart, i) for i, chart in enumerate(drawn))
+    figures = json.dumps([plotly(chart) for chart in drawn], allow_nan=False)
     figures = figures.replace("</", r"<\/")  # nothing in it may end the script early
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -52,7 +134,7 @@ def page(facts: Facts, sections: list[Section], title: str) -> str:
 <footer>Written by miniamp {miniamp.__version__}. Works without a network.</footer>
 </main>
 <script type="application/json" id="figures">{figures}</script>
-<script>{_plotly()}</script>
+<script>{_plotly_source()}</script>
 <script>
 {_resource("page.js")}</script>
 </body>
@@ -60,11 +142,11 @@ def page(facts: Facts, sections: list[Section], title: str) -> str:
 """
 
 
-def _plotly() -> str:
+def _plotly_source() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
-        raise MissingExtraError('reports need plotly; pip install "miniamp[report]"') from error
+        raise missing_extra("plotly") from error
     return str(get_plotlyjs())
 
 
@@ -73,26 +155,27 @@ def _resource(name: str) -> str:
 
 
 def _lead(facts: Facts) -> str:
-    rows, batches = facts.estimator.n_samples_seen_, len(facts.everything)
-    name = type(facts.estimator).__name__
+    batches = len(facts.everything)
     unit = "batch" if batches == 1 else "batches"
-    return f"{name}: {rows:,} rows in {batches:,} {unit}, {len(facts.features):,} features."
+    return (
+        f"{facts.name}: {facts.rows_seen:,} rows in {batches:,} {unit}, "
+        f"{len(facts.features):,} features."
+    )
 
 
 def _tiles(facts: Facts) -> str:
     last = facts.history[-1]
-    tiles = [("rows learned from", f"{facts.estimator.n_samples_seen_:,}")]
+    tiles = [("rows learned from", f"{facts.rows_seen:,}")]
+    error, expected = (facts.column(name)[-1] for name in ("error", "expected_error"))
     if facts.task == "clustering":
         tiles += [("clusters", f"{len(facts.groups)}")]
-        tiles += [("noise, standard deviation", f"{np.sqrt(np.mean(facts.estimator.noise_)):.4g}")]
-    elif last.get("error") is not None:
-        error = float(last["error"])
-        if facts.task == "regression":
-            tiles += [("root mean squared error, last batch", f"{np.sqrt(error):.4g}")]
-            tiles += [("expected by the model", f"{np.sqrt(last['expected_error']):.4g}")]
-        else:
-            tiles += [("mistakes, last batch", f"{error:.1%}")]
-            tiles += [("expected by the model", f"{last['expected_error']:.1%}")]
+        tiles += [("noise, standard deviation", f"{np.sqrt(np.mean(facts.noise)):.4g}")]
+    elif np.isfinite(error) and facts.task == "regression":
+        tiles += [("root mean squared error, last batch", f"{np.sqrt(error):.4g}")]
+        tiles += [("predicted by the model", f"{np.sqrt(expected):.4g}")]
+    elif np.isfinite(error):
+        tiles += [("errors, last batch", f"{error:.1%}")]
+        tiles += [("predicted by the model", f"{expected:.1%}")]
     if facts.has("coverage"):
         weights = facts.column("rows") * np.isfinite(facts.column("coverage"))
         inside = np.nansum(weights * facts.column("coverage")) / weights.sum()
@@ -107,15 +190,10 @@ def _tiles(facts: Facts) -> str:
 
 
 def _verdict(facts: Facts) -> str:
+    found = overlapping(facts) if facts.task == "clustering" else facts.findings
+    well = ("No problems found", "The observed errors are what the model predicted, up to chance.")
     if facts.task == "clustering":
-        found = one_heap(facts)
-        well = "All clusters are well apart", "Every centre stands out from the noise around it."
-    else:
-        found = [(one.message, one.remedy) for one in facts.estimator.health_.findings]
-        well = (
-            "Nothing is wrong",
-            "What happened on this stream is what the model expected, as far as can be told.",
-        )
+        well = ("All clusters are separate", "No two centres are close compared with the noise.")
     kind = "finding" if found else "well"
     return "\n".join(
         f'<section class="card wide {kind}"><h2>{safe(message)}</h2>'
@@ -124,49 +202,49 @@ def _verdict(facts: Facts) -> str:
     )
 
 
-def _card(section: Section, i: int) -> str:
-    wide = " wide" if section.wide else ""
-    height = section.figure["layout"]["height"]
-    label = safe(f"{section.title}. {section.words}")
-    words = safe(section.words).replace(" %", "&nbsp;%")
+def _card(chart: Chart, i: int) -> str:
+    wide = " wide" if chart.wide else ""
+    label = safe(f"{chart.title}. {chart.words}")
+    words = safe(chart.words).replace(" %", "&nbsp;%")
     return (
-        f'<section class="card{wide}"><h2>{safe(section.title)}</h2>'
+        f'<section class="card{wide}"><h2>{safe(chart.title)}</h2>'
         f'<p class="words">{words}</p><div class="plot" id="plot{i}" role="img" '
-        f'aria-label="{label}" style="height:{height}px"></div></section>'
+        f'aria-label="{label}" style="height:{chart.height}px"></div></section>'
     )
 
 
 def _choices(facts: Facts) -> str:
-    rows = "".join(
-        f"<tr><td>{safe(what)}</td><td>{safe(chosen)}</td><td>{safe(why)}</td></tr>"
-        for what, chosen, why in choices(facts)
-    )
     return (
-        '<section class="card wide"><h2>What was chosen, and why</h2><div class="table"><table>'
-        f"<tr><th>what</th><th>chosen</th><th>why</th></tr>{rows}</table></div></section>"
+        '<section class="card wide"><h2>What was chosen, and why</h2><div class="table">'
+        f"{_table(('what', 'chosen', 'why'), choices(facts))}</div></section>"
     )
 
 
 def _batches(facts: Facts) -> str:
-    latest = [{"batch": k, **entry} for k, entry in enumerate(facts.everything)][-MOST_ROWS:]
-    for entry in latest:
-        entry["batch"] += 1  # people count from 1, as the plots do
-    names = [name for name in latest[-1] if name not in HIDDEN]
-    head = "".join(f'<th class="number">{safe(name.replace("_", " "))}</th>' for name in names)
-    body = "".join(
-        "<tr>"
-        + "".join(f'<td class="number">{safe(_cell(e.get(n)))}</td>' for n in names)
-        + "</tr>"
-        for e in latest
-    )
+    start = max(0, len(facts.everything) - MOST_ROWS)
+    latest = facts.everything[start:]
+    names = [name for name in latest[-1] if name not in HIDDEN | {"batch"}]
+    # People count from 1, as the plots do.
+    rows = [[k, *(e.get(n) for n in names)] for k, e in enumerate(latest, start=start + 1)]
+    head = ["batch", *(name.replace("_", " ") for name in names)]
     return (
         f'<section class="card wide"><details><summary>Numbers of the last {len(latest):,} '
-        f'batches</summary><div class="table numbers"><table><tr>{head}</tr>{body}</table></div>'
+        f'batches</summary><div class="table numbers">{_table(head, rows, "number")}</div>'
         "</details></section>"
     )
 
 
-def _cell(value: Any) -> str:
+def _table(head: Sequence[str], rows: Iterable[Iterable[object]], kind: str = "") -> str:
+    cell = f' class="{kind}"' if kind else ""
+    top = "".join(f"<th{cell}>{safe(name)}</th>" for name in head)
+    body = "".join(
+        f"<tr>{''.join(f'<td{cell}>{safe(_cell(value))}</td>' for value in row)}</tr>"
+        for row in rows
+    )
+    return f"<table><tr>{top}</tr>{body}</table>"
+
+
+def _cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -1,0 +1,276 @@
+"""Two ways to draw a chart: as a plotly figure for the page, or on matplotlib axes for papers."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from miniamp.arrays import Array
+from miniamp.errors import MissingExtraError
+from miniamp.report.chart import Axis, Chart, Series
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def missing_extra(name: str) -> MissingExtraError:
+    """The error for a library that reports need."""
+    return MissingExtraError(
+        "reports", "", f"{name} to be installed", 'pip install "miniamp[report]"'
+    )
+
+
+# Reported when reports are imported, not after the work that one is to be written about.
+for _needed in ("matplotlib", "plotly"):
+    if find_spec(_needed) is None:
+        raise missing_extra(_needed)
+
+#: Colours of series 1 to 8 on paper: for the colour-blind, and told apart in grey by their dashes.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#5D4A9C", "#6B6B6B")
+DASHES = ("solid", "dash", "dot", "dashdot")
+PAPER_DASHES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
+MARKERS = ("o", "s", "^", "D", "v", "<", "h", ">")
+#: What the page replaces by a colour, for light and for dark; see page.js.
+INK, MUTED, GRID, BAND = "@ink", "@muted", "@grid", "@band"
+#: More points than these are drawn without markers on the page.
+MOST_MARKERS = 60
+#: Longest name beside an axis, in characters.
+LONGEST_LABEL = 18
+
+#: A plotly figure, or a part of one, as plain values.
+Plain = dict[str, object]
+
+
+def safe(text: str) -> str:
+    """Text that plotly and the page show as it is."""
+    return html.escape(text)
+
+
+def plotly(chart: Chart) -> Plain:
+    """A chart as a plotly figure of plain values, its colours still tokens."""
+    traces = [_trace(series, i) for i, series in enumerate(chart.series)]
+    if chart.bars is not None:
+        traces.append(_bars(chart))
+    if chart.cells is not None:
+        traces.append(_cells(chart))
+    return {
+        "data": traces,
+        "layout": {
+            "xaxis": _axis(chart.x),
+            "yaxis": _axis(chart.y),
+            "shapes": _shapes(chart),
+            "height": chart.height,
+            "margin": {"l": 56, "r": 20, "t": 36, "b": 44},
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "font": {"color": INK, "size": 13, "family": "system-ui, sans-serif"},
+            "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+            "showlegend": len(traces) > 1,
+            "hoverlabel": {"namelength": -1},
+        },
+    }
+
+
+def _trace(series: Series, i: int) -> Plain:
+    i = i if series.colour is None else series.colour
+    token = f"@{i % len(COLOURS) + 1}"
+    markers = len(series.x) <= MOST_MARKERS or not series.joined
+    mode = "lines+markers" if series.joined and markers else "lines" if series.joined else "markers"
+    trace: Plain = {
+        "type": "scatter",
+        "mode": mode,
+        "x": _numbers(series.x),
+        "y": _numbers(series.y),
+        "name": safe(series.name),
+        "line": {"color": token, "width": 2, "dash": DASHES[i % len(DASHES)]},
+        "marker": {"color": token, "size": 6 if len(series.x) <= 500 else 3},
+    }
+    for axis, reach in (("error_x", series.error_x), ("error_y", series.error_y)):
+        if reach is not None:
+            bars: Plain = {"type": "data", "array": _numbers(reach), "color": token}
+            trace[axis] = {**bars, "thickness": 1.5, "width": 0 if axis == "error_x" else 3}
+    if series.texts:
+        trace["text"] = [safe(text) for text in series.texts]
+    if series.hover:
+        trace["hovertemplate"] = f"{series.hover}<extra></extra>"
+    return trace
+
+
+def _bars(chart: Chart) -> Plain:
+    assert chart.bars is not None
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "x": _numbers(chart.bars.lengths),
+        "y": list(range(len(chart.bars.labels))),
+        "marker": {"color": "@1"},
+        "width": 0.6,
+        "text": [f"{length:.1%}" for length in chart.bars.lengths],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "customdata": [safe(text) for text in chart.bars.texts],
+        "hovertemplate": "%{customdata}<extra></extra>",
+        "name": safe(chart.x.title),
+    }
+
+
+def _cells(chart: Chart) -> Plain:
+    assert chart.cells is not None
+    return {
+        "type": "heatmap",
+        "z": [_numbers(row) for row in chart.cells.shares],
+        "text": [[safe(text) for text in row] for row in chart.cells.texts],
+        "texttemplate": "%{text}",
+        "hovertemplate": "%{text}<extra></extra>",
+        "colorscale": [[0, "@cell0"], [1, "@cell1"]],
+        "zmin": 0,
+        "zmax": 1,
+        "showscale": False,
+        "xgap": 2,
+        "ygap": 2,
+    }
+
+
+def _axis(axis: Axis) -> Plain:
+    """An axis with a title, and room for its own labels."""
+    made: Plain = {
+        "title": {"text": safe(axis.title), "standoff": 8},
+        "automargin": True,
+        "gridcolor": GRID,
+        "zerolinecolor": MUTED if axis.zero else GRID,
+        "linecolor": MUTED,
+        "tickcolor": MUTED,
+    }
+    if axis.percent:
+        made["tickformat"] = ".0%"
+    if axis.labels:
+        made |= {
+            "tickmode": "array",
+            "tickvals": list(range(len(axis.labels))),
+            "ticktext": [safe(_short(label)) for label in axis.labels],
+            "showgrid": False,
+            "zeroline": False,
+        }
+    if axis.logarithmic:
+        return {**made, "type": "log", **_ticks(axis.finite)}
+    if axis.range is not None:
+        made["range"] = list(axis.range)
+    return {**made, "type": "linear"}
+
+
+def _ticks(values: Array) -> Plain:
+    """Labels of a logarithmic axis: 1, 2 and 5 of each decade where there are few, else decades."""
+    low, high = int(np.floor(np.log10(values.min()))), int(np.ceil(np.log10(values.max())))
+    steps = (1.0, 2.0, 5.0) if high - low <= 3 else (1.0,)
+    stride = 1 + (high - low) // 8
+    ticks = [s * 10.0**k for k in range(low, high + 1, stride) for s in steps]
+    plain = low >= -4 and high <= 5
+    texts = [f"{tick:.10g}" if plain else f"{tick:.0e}" for tick in ticks]
+    return {"tickmode": "array", "tickvals": ticks, "ticktext": texts}
+
+
+def _shapes(chart: Chart) -> list[Plain]:
+    thin = {"color": MUTED, "width": 1.5, "dash": "dot"}
+    across: Plain = {"xref": "paper", "x0": 0, "x1": 1}
+    shapes: list[Plain] = []
+    if chart.band is not None:
+        low, high = chart.band
+        edges: Plain = {"y0": low, "y1": high, "line": {"width": 0}, "layer": "below"}
+        shapes.append({"type": "rect", **across, **edges, "fillcolor": BAND})
+    if chart.level is not None:
+        shapes.append(
+            {"type": "line", **across, "y0": chart.level, "y1": chart.level, "line": thin}
+        )
+    if chart.diagonal is not None:
+        low, high = chart.diagonal
+        shapes.append({"type": "line", "x0": low, "x1": high, "y0": low, "y1": high, "line": thin})
+    return shapes
+
+
+def matplotlib(chart: Chart, ax: Axes | None = None) -> Axes:
+    """A chart on matplotlib axes, those given or new ones; returns the axes."""
+    ax = _new_axes() if ax is None else ax
+    ax.set_xlabel(chart.x.title)
+    ax.set_ylabel(chart.y.title)
+    ax.grid(alpha=0.0 if chart.cells is not None else 0.2)
+    ax.spines[["top", "right"]].set_visible(False)
+    if chart.band is not None:
+        ax.axhspan(*chart.band, color="0.5", alpha=0.12, linewidth=0)
+    for i, series in enumerate(chart.series):
+        _stroke(ax, series, i)
+    if chart.level is not None:
+        ax.axhline(chart.level, color="0.6", linewidth=0.8, linestyle="--")
+    if chart.diagonal is not None:
+        ax.plot(chart.diagonal, chart.diagonal, color="0.6", linewidth=0.8, linestyle="--")
+    if chart.bars is not None:
+        ax.barh(range(len(chart.bars.lengths)), chart.bars.lengths, color=COLOURS[0], height=0.6)
+    if chart.cells is not None:
+        _table(ax, chart)
+    _scale(ax, chart)
+    if len(ax.get_legend_handles_labels()[1]) > 1:
+        ax.legend(frameon=False, fontsize=8)
+    return ax
+
+
+def _new_axes() -> Axes:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise missing_extra("matplotlib") from error
+    return Figure(figsize=(4.8, 3.2), layout="constrained").subplots()
+
+
+def _stroke(ax: Axes, series: Series, i: int) -> None:
+    i = i if series.colour is None else series.colour
+    many = len(series.x) > 500
+    ax.errorbar(
+        series.x,
+        series.y,
+        xerr=series.error_x,
+        yerr=series.error_y,
+        label=series.name,
+        elinewidth=1.0,
+        color=COLOURS[i % len(COLOURS)],
+        linestyle=PAPER_DASHES[i % len(PAPER_DASHES)] if series.joined else "none",
+        marker=MARKERS[i % len(MARKERS)],
+        markersize=1.5 if many else 4,
+    )
+
+
+def _table(ax: Axes, chart: Chart) -> None:
+    cells = chart.cells
+    assert cells is not None
+    ax.imshow(cells.shares, cmap="Blues", vmin=0.0, vmax=1.25, aspect="auto")
+    for (i, j), share in np.ndenumerate(cells.shares):
+        ax.text(j, i, cells.texts[i][j], ha="center", va="center", fontsize=8,
+                color="white" if share > 0.7 else "black")  # fmt: skip
+
+
+def _scale(ax: Axes, chart: Chart) -> None:
+    if chart.x.logarithmic:
+        ax.set_xscale("log")
+    elif chart.x.range is not None:
+        ax.set_xlim(*chart.x.range)
+    if chart.y.logarithmic:
+        ax.set_yscale("log")
+    elif chart.y.range is not None:
+        ax.set_ylim(*chart.y.range)
+    if chart.x.zero:
+        ax.axvline(0.0, color="0.6", linewidth=0.8)
+    if chart.x.labels:
+        ax.set_xticks(range(len(chart.x.labels)), chart.x.labels)
+    if chart.y.labels:
+        ax.set_yticks(range(len(chart.y.labels)), chart.y.labels)
+
+
+def _numbers(values: Iterable[float]) -> list[float | None]:
+    """Values as JSON takes them: None for what is no number."""
+    return [float(value) if np.isfinite(value) else None for value in values]
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_LABEL else name[:8] + "…" + name[-9:]

@@ -1,0 +1,257 @@
+"""Plots against the rows seen: error, health, posterior variance and learned parameters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from miniamp import checks
+from miniamp.arrays import Array, Given
+from miniamp.report.chart import Axis, Chart, Series, nothing, on_page
+from miniamp.report.draw import matplotlib
+from miniamp.report.facts import Facts
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+THEORY = "theory"
+#: How far from 1 the ratios of sound batches lie, of many rows and of few: standard deviations.
+SOUND, SIGMAS = 0.25, 3.0
+#: A ratio outside these is drawn at the edge: with few iterations the first batches of a
+#: classifier reach 1e-3, and nothing else could be read beside them.
+LOWEST, HIGHEST = 0.05, 50.0
+#: What the columns of a history are called in plain words.
+NAMES = {
+    "noise": "noise variance",
+    "noise_var": "noise variance",
+    "prior_var": "variance of a coefficient",
+    "prior_rho": "share of non-zero coefficients",
+    "prior_mean": "mean of a coefficient",
+}
+
+
+def plot_error(estimator: object, ax: Axes | None = None, forecast: Given = None) -> Axes:
+    """Draw the prediction error per batch beside the predicted error; returns the axes.
+
+    Every batch is predicted before it is learned from. For a clustering: the variance of samples
+    around their centres, as it was learned.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        A MiniAMPRegressor, MiniAMPClassifier or MiniAMPClusterer.
+    ax : matplotlib axes, optional
+        Where to draw; new ones by default.
+    forecast : pair (rows, errors), optional
+        A curve that was predicted, against rows seen.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp import MiniAMPRegressor
+    >>> X = np.random.default_rng(0).normal(size=(120, 2))
+    >>> model = MiniAMPRegressor(batch_size=40).fit(X, X[:, 0])
+    >>> plot_error(model).get_ylabel()
+    'squared prediction error'
+    """
+    return matplotlib(error(replace(Facts.of(estimator), forecast=forecast)), ax)
+
+
+@on_page(10)
+def error(facts: Facts) -> Chart:
+    """The prediction error per batch, beside what was expected."""
+    if facts.task == "clustering":
+        drawn = [Series("around the centres", facts.rows, facts.column("noise"))]
+        x, y, title = "samples seen", "noise variance", "Noise by batch"
+    else:
+        before = facts.rows - facts.column("rows")
+        named = (
+            ("observed", "error"),
+            ("predicted by the model", "expected_error"),
+            ("predicted by theory", "theory_error"),
+        )
+        drawn = [Series(name, before, facts.column(c)) for name, c in named if facts.has(c)]
+        x, y, title = "rows seen before the batch", facts.error_name, "Prediction error by batch"
+    if facts.forecast is not None:
+        drawn.append(Series("forecast", *_pair(facts.forecast)))
+    if not drawn:
+        raise nothing("a single batch", "at least two", "fit with a smaller {batch_size}")
+    drawn = [replace(s, x=s.x[np.isfinite(s.y)], y=s.y[np.isfinite(s.y)]) for s in drawn]
+    return Chart(
+        title, _about_error(facts, drawn), Axis(x), Axis(y, [s.y for s in drawn]), drawn, wide=True
+    )
+
+
+def _pair(forecast: Given) -> tuple[Array, Array]:
+    try:
+        rows, errors = (np.asarray(part, dtype=float) for part in forecast)
+    except (TypeError, ValueError):
+        rows = errors = np.zeros((0, 0))
+    if rows.ndim != 1 or rows.shape != errors.shape:
+        raise checks.refuse(
+            "forecast",
+            f"{forecast!r:.40}",
+            "a pair (rows, errors) of equally long sequences of numbers",
+            "leave it out: the theory's own curve is drawn without it",
+        )
+    return rows, errors
+
+
+def _about_error(facts: Facts, drawn: list[Series]) -> str:
+    if facts.task == "clustering":
+        words = "Variance of samples around their centres, as estimated after each batch"
+        return words + (", in units of each feature's own spread." if facts.per_feature else ".")
+    words = "Every batch is predicted before it is learned from, so no row was seen before. "
+    if any(series.name == "predicted by theory" for series in drawn):
+        words += (
+            "Theory (state evolution) knows only the prior, the noise and the number of rows: "
+            "where the curves agree, the model fits and these rows allow nothing better."
+        )
+    else:
+        words += "Where both curves agree, the model's error bars are right."
+    return words
+
+
+def plot_health(estimator: object, ax: Axes | None = None) -> Axes:
+    """Draw observed over expected squared residuals per batch; returns the axes.
+
+    One curve compares the residuals of a batch with the error bars it was fitted with; the other
+    compares errors on rows that were not seen yet with what was predicted. Both are 1 in a sound
+    model, up to chance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp import MiniAMPRegressor
+    >>> X = np.random.default_rng(0).normal(size=(160, 2))
+    >>> model = MiniAMPRegressor(batch_size=40).fit(X, X[:, 0])
+    >>> plot_health(model).get_ylabel()
+    'observed / expected'
+    """
+    return matplotlib(health(Facts.of(estimator)), ax)
+
+
+@on_page(60)
+def health(facts: Facts) -> Chart:
+    """Residuals over what was expected of them, 1 when all is well."""
+    unseen = "squared error, unseen rows"
+    if facts.task == "classification":
+        unseen = "Brier score, unseen rows"
+    several = facts.task == "classification" and len(facts.groups) > 1
+    fitted = "squared residuals, fitted rows" + (", worst class" if several else "")
+    named = ((unseen, "surprise"), (fitted, "health"))
+    drawn = [
+        Series(name, facts.rows, np.clip(facts.column(column), LOWEST, HIGHEST))
+        for name, column in named
+        if facts.has(column)
+    ]
+    low, high = sound_band(facts)
+    top = max(high, *(float(np.nanmax(series.y)) for series in drawn))
+    words = (
+        "Squared residuals over what was expected of them. Within the grey band the rows agree "
+        "with the model, as far as chance goes; far above it they contradict it, as with "
+        "correlated features under the AMP solver, a wrong noise or a stream that changes."
+    )
+    return Chart(
+        "Health",
+        words,
+        Axis(_seen(facts)),
+        # The first batch began without a noise: it does not choose the scale.
+        Axis("observed / expected", [s.y[1:] if len(s.y) > 1 else s.y for s in drawn],
+             range=(0.0, 1.06 * top)),
+        drawn,
+        band=(low, high),
+        level=1.0,
+    )  # fmt: skip
+
+
+def sound_band(facts: Facts) -> tuple[float, float]:
+    """Lowest and highest ratio of a sound batch with as many rows as these have."""
+    chance = facts.column("surprise_std")
+    usual = float(np.nanmedian(chance)) if np.isfinite(chance).any() else 0.0
+    reach = max(SOUND, SIGMAS * usual)
+    return max(0.0, 1.0 - reach), 1.0 + reach
+
+
+def plot_variance(estimator: object, ax: Axes | None = None) -> Axes:
+    """Draw the mean posterior variance of a coefficient per batch; returns the axes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp import MiniAMPRegressor
+    >>> X = np.random.default_rng(0).normal(size=(160, 2))
+    >>> model = MiniAMPRegressor(batch_size=40).fit(X, X[:, 0])
+    >>> plot_variance(model).get_ylabel()
+    'mean posterior variance'
+    """
+    return matplotlib(variance(Facts.of(estimator)), ax)
+
+
+@on_page(70)
+def variance(facts: Facts) -> Chart:
+    """How far the coefficients are known, beside what theory predicts."""
+    named = (("posterior", "mean_variance"), ("theory", "theory_variance"))
+    drawn = [Series(name, facts.rows, facts.column(c)) for name, c in named if facts.has(c)]
+    if not drawn:
+        raise nothing(
+            "no variances in its history",
+            "a fitted MiniAMPRegressor or MiniAMPClassifier",
+            "use plot_health for a clusterer",
+        )
+    words = "Mean posterior variance of a coefficient, in standardised units. " + (
+        "Theory predicts it for independent features."
+        if len(drawn) > 1
+        else "Theory is not drawn: it applies to independent features and the AMP solver."
+    )
+    y = Axis("mean posterior variance", [series.y for series in drawn])
+    return Chart("Remaining uncertainty", words, Axis(_seen(facts)), y, drawn)
+
+
+def plot_hyper_parameters(estimator: object, ax: Axes | None = None) -> Axes:
+    """Draw the learned parameters of prior and noise after each batch; returns the axes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp import MiniAMPRegressor
+    >>> X = np.random.default_rng(0).normal(size=(160, 2))
+    >>> model = MiniAMPRegressor(batch_size=40).fit(X, X[:, 0])
+    >>> plot_hyper_parameters(model).get_ylabel()
+    'value'
+    """
+    return matplotlib(hyper_parameters(Facts.of(estimator)), ax)
+
+
+@on_page(80)
+def _hyper_parameters_of_coefficients(facts: Facts) -> Chart:
+    if facts.task == "clustering":
+        raise nothing("a clustering", "coefficients", "its noise has a chart of its own")
+    return hyper_parameters(facts)
+
+
+def hyper_parameters(facts: Facts) -> Chart:
+    """Noise and prior as they were learned."""
+    drawn = []
+    for name, value in facts.history[-1].items():
+        if not name.startswith(("prior_", "noise_")) and name != "noise":
+            continue
+        values = facts.column(name)
+        # The mean of a centred prior is zero and stays so.
+        centred = name == "prior_mean" and not values.any()
+        if not isinstance(value, bool) and np.isfinite(values).any() and not centred:
+            drawn.append(Series(NAMES.get(name, name.replace("_", " ")), facts.rows, values))
+    if not drawn:
+        raise nothing("no learned parameters in its history", "some", "learn {prior} or {noise}")
+    words = (
+        "As estimated after each batch; flat where they were given. A curve that does not settle "
+        "means a stream that changes or a model that does not fit."
+    )
+    y = Axis("value", [series.y for series in drawn])
+    return Chart("Learned parameters", words, Axis(_seen(facts)), y, drawn)
+
+
+def _seen(facts: Facts) -> str:
+    return "samples seen" if facts.task == "clustering" else "rows seen"
