@@ -95,7 +95,7 @@ class Facts:
             everything=history,
             rows_seen=int(fitted.n_samples_seen_),
             features=[str(name) for name in names],
-            groups=_groups(clusters, classes, len(mean)),
+            groups=_groups(clusters, None if classes is None else [*map(str, classes)], len(mean)),
             mean=mean,
             std=np.atleast_2d(fitted.cluster_std_ if clusters else fitted.coef_std_),
             included=None if clusters else _included(fitted.inclusion_probability_),
@@ -155,17 +155,16 @@ class Facts:
         return np.unique(np.linspace(0, size - 1, min(size, MOST_BATCHES)).round().astype(np.int64))
 
 
-def _groups(clusters: bool, classes: Given, size: int) -> list[str]:
+def _groups(clusters: bool, classes: list[str] | None, size: int) -> list[str]:
     if clusters:
         return [f"cluster {k}" for k in range(size)]
     if classes is None:
         return ["coefficient"]
-    names = [str(name) for name in classes]
-    return names if size == len(names) else [f"{names[1]} against {names[0]}"]
+    return classes if size == len(classes) else [f"{classes[1]} against {classes[0]}"]
 
 
-def _included(chances: Given) -> Array | None:
-    chances = np.atleast_2d(chances)
+def _included(given: Array) -> Array | None:
+    chances = np.atleast_2d(given)
     # Priors without a spike say 1 of every coefficient, which is nothing to draw.
     return None if bool(np.all(chances == 1.0)) else chances
 

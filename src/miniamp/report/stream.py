@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -86,7 +87,7 @@ def error(facts: Facts) -> Chart:
 
 def _pair(forecast: Given) -> tuple[Array, Array]:
     try:
-        rows, errors = (np.asarray(part, dtype=float) for part in forecast)
+        rows, errors = (np.asarray(part, dtype=float) for part in cast(Iterable[Given], forecast))
     except (TypeError, ValueError):
         rows = errors = np.zeros((0, 0))
     if rows.ndim != 1 or rows.shape != errors.shape:
