@@ -92,10 +92,20 @@ def test_forecast_entries_and_columns_equal_dense(make, dtype, rng):
 def test_products_for_solvers_that_decompose(make, rng):
     Phi, x, v, y = problem(rng)
     ours, root, weights = make(Phi), rng.normal(size=(7, COLUMNS)), rng.random(ROWS)
-    assert_same((ours.gram(), ours.means(x)), (Phi.T @ Phi, Phi @ x), 1e-12)
+    products = ours.gram(v), ours.information(weights), ours.times(x), ours.transposed_times(y)
+    wanted = (Phi * v) @ Phi.T, (Phi.T * weights) @ Phi, Phi @ x, Phi.T @ y
+    assert_same(products, wanted, 1e-12)
+    assert_same(
+        (ours.times(root.T), ours.transposed_times(Phi)), (Phi @ root.T, Phi.T @ Phi), 1e-12
+    )
+    K = Phi @ Phi.T
+    assert_same((ours.column_variances(K),), (np.einsum("ij,ik,kj->j", Phi, K, Phi),), 1e-12)
     covariance = np.diag(v) - root.T @ root
-    assert_same((ours.spread(root, v),), (np.einsum("ij,jk,ik->i", Phi, covariance, Phi),), 1e-10)
-    assert_same((ours.spread(None, v),), (np.square(Phi) @ v,), 1e-12)
+    wanted = np.einsum("ij,jk,ik->i", Phi, covariance, Phi)
+    assert_same((ours.row_variances(root, v),), (wanted,), 1e-10)
+    assert_same((ours.row_variances(None, v),), (np.square(Phi) @ v,), 1e-12)
+    used, narrow = ours.used_columns()
+    assert_same((narrow.times(x[used]),), (Phi @ x,), 1e-12)
     rows, targets = ours.weighted(weights, y)
     wanted = weights[:, None] * Phi
     assert_same((rows.T @ rows, targets @ rows), (wanted.T @ wanted, y @ wanted), 1e-12)
@@ -134,7 +144,7 @@ def test_threads_change_nothing(make, channel, averaged, rng, monkeypatch):
     Phi, x, v, y = problem(rng)
     design = make(Phi)
     design = design.averaged() if averaged else design
-    monkeypatch.setattr("miniamp.designs.fused.IN_CACHE", 0)
+    monkeypatch.setattr(designs.Fused, "IN_CACHE", 0)
     alone = design.sandwich(x, v, y, channel, None)
     monkeypatch.setattr(threads, "cores", lambda: 3)
     monkeypatch.setattr(threads, "WORTH_A_THREAD", 1)
@@ -148,5 +158,5 @@ def test_the_blas_way_of_a_cached_matrix_equals_the_sweep(rng, monkeypatch):
     Phi, x, v, y = problem(rng)
     design, channel = designs.Fused(Phi).averaged(), channels.Gaussian(0.1)
     by_blas = design.sandwich(x, v, y, channel, None)
-    monkeypatch.setattr("miniamp.designs.fused.IN_CACHE", 0)
+    monkeypatch.setattr(designs.Fused, "IN_CACHE", 0)
     assert_same(design.sandwich(x, v, y, channel, None), by_blas, 1e-12)

@@ -1,11 +1,8 @@
-"""Designs: who holds Phi, and how it is swept."""
+"""Designs: who holds the rows Phi, and how they are swept."""
 
-from miniamp.designs.averaged import Averaged
-from miniamp.designs.base import Design, Sweep
-from miniamp.designs.choose import as_design
-from miniamp.designs.dense import Dense
+from miniamp.designs.base import Averaged, Design, Sweep, as_design
+from miniamp.designs.dense import Dense, Fused
 from miniamp.designs.distributed import Distributed
-from miniamp.designs.fused import Fused
 from miniamp.designs.sparse import Sparse
 
 __all__ = ["Averaged", "Dense", "Design", "Distributed", "Fused", "Sparse", "Sweep", "as_design"]

@@ -1,46 +1,82 @@
-"""What a design is: whoever holds Phi, and sweeps it once an iteration."""
+"""What a design is: the holder of the rows Phi, and the only code that reads their entries."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
-from scipy import linalg
+from numpy.typing import NDArray
 
+from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
-from miniamp.designs.columns import Columns, DenseColumns
-from miniamp.designs.online import Answers, Running, one_by_one
+from miniamp.designs.sequential import Columns, DenseColumns, Responses, Running, Where, one_by_one
+from miniamp.errors import InvalidTypeError
 from miniamp.posterior import Prior
-
-if TYPE_CHECKING:
-    from miniamp.designs.averaged import Averaged
 
 #: Rows are swept in blocks of about this many bytes of float64: small enough to stay in the
 #: second-level cache between the way forth (Phi x) and the way back (Phi' g).
 BLOCK_BYTES = 1 << 20
 
+#: At most this many bytes are formed of something that a design does not hold already: dense
+#: entries of sparse rows, M x M or N x N products, rows brought from a cluster. Beyond it a
+#: request is refused before memory is taken. 1 GiB is M = 11,000 rows in `Design.gram`.
+FORMED_BYTES = 1 << 30
+
 
 class Sweep(NamedTuple):
-    """What one pass over Phi brings back."""
+    """The result of one pass over Phi."""
 
     pull: Array  #: Phi' g, (N,)
     curvature: Array  #: (Phi^2)' (-dg), (N,); with a scalar variance the sum of -dg, ()
-    memory: Any  #: g, for the Onsager term of the next iteration; opaque outside the design
+    memory: Array  #: g, for the Onsager term of the next iteration; opaque outside the design
     mean_square: float  #: mean of g^2 over the rows
     mean_curvature: float  #: mean of -dg over the rows
 
 
 class Design(ABC):
-    """A matrix Phi of M rows and N columns: the only code that touches its entries."""
+    """A matrix Phi of M rows and N columns.
+
+    A design sweeps its rows for AMP (`sandwich`, `forecast`), and gives solvers of other kinds the
+    products that they need. With vectors x (N,), u (M,) and weights w:
+
+    | method | result | cost, dense | cost, sparse |
+    | --- | --- | --- | --- |
+    | `times(x)` | Phi x | M N | stored entries |
+    | `transposed_times(u)` | Phi' u | M N | stored entries |
+    | `gram(w)` | Phi diag(w) Phi', (M, M) | M^2 N | pairs of entries in a column |
+    | `column_variances(K)` | diag(Phi' K Phi), (N,) | M^2 N | pairs of entries in a column |
+    | `row_variances(W, D)` | diag(Phi (diag(D) - W'W) Phi'), (M,) | r M N | r x stored entries |
+    | `information(w)` | Phi' diag(w) Phi, (N, N) | M N^2 | pairs of entries in a row |
+    | `used_columns()` | the columns that are not empty, and the design of those | 0 | entries |
+
+    `gram` and `information` refuse a result of more than `FORMED_BYTES`, and so does `toarray` on a
+    design that does not hold dense entries.
+
+    A subclass that defines `of` is found by `as_design`; nothing else lists the designs.
+    """
 
     shape: tuple[int, int]
 
+    _kinds: ClassVar[list[type[Design]]] = []
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "of" in vars(cls):
+            Design._kinds.insert(0, cls)  # the special ones are defined after the general ones
+
+    @classmethod
+    def of(cls, Phi: object) -> Design | None:  # noqa: ARG003
+        """`Phi` as a design of this kind, None where another kind suits it better."""
+        return None
+
     @abstractmethod
-    def sandwich(self, x: Array, v: Array, y: Array, channel: Channel, memory: Any) -> Sweep:
-        """One pass over Phi: z and its variance out, the channel's answer back.
+    def sandwich(
+        self, x: Array, v: Array, y: Array, channel: Channel, memory: Array | None
+    ) -> Sweep:
+        """One pass over Phi: z and its variance out, the channel's response back.
 
         Parameters
         ----------
@@ -53,7 +89,7 @@ class Design(ABC):
             The observations.
         channel : Channel
             Gives g and -dg for each row.
-        memory : Any
+        memory : array or None
             `Sweep.memory` of the iteration before, None in the first.
         """
 
@@ -67,67 +103,93 @@ class Design(ABC):
         """Mean of the squared entries of Phi, 1/N for the paper's i.i.d. designs."""
 
     def averaged(self) -> Averaged:
-        """The same matrix, swept with scalar variances."""
-        from miniamp.designs.averaged import Averaged  # a design that wraps designs
+        """The same matrix swept with scalar variances; a design that does so already is itself.
 
+        `design.averaged() is design` therefore tells whether there is anything left to average.
+        """
         return Averaged(self)
 
     def toarray(self) -> Array:
-        """All entries, (M, N) float64, for solvers that decompose a batch.
+        """All entries, (M, N) float64."""
+        M, N = self.shape
+        check_bytes(8 * M * N, f"{M} x {N} dense entries")
+        return np.column_stack([self.times(unit) for unit in np.eye(N)])
 
-        Column by column here, which is right for every design; those that hold their entries do it
-        at once.
+    def times(self, x: Array) -> Array:
+        """Phi x, (M,) for x (N,) and (M, k) for x (N, k)."""
+        if x.ndim == 2:
+            return np.column_stack([self.times(column) for column in x.T])
+        return self.forecast(x, np.zeros(self.shape[1]))[0]
+
+    def transposed_times(self, u: Array) -> Array:
+        """Phi' u, (N,) for u (M,) and (N, k) for u (M, k)."""
+        return np.asarray(self.toarray().T @ u)
+
+    def gram(self, weights: Array) -> Array:
+        """Products of the rows, Phi diag(weights) Phi', (M, M), for weights (N,) >= 0."""
+        M = self.shape[0]
+        check_bytes(8 * M * M, f"{M} x {M} products of rows")
+        scaled = self.toarray() * np.sqrt(weights)
+        return np.asarray(scaled @ scaled.T)
+
+    def information(self, weights: Array) -> Array:
+        """Products of the columns, Phi' diag(weights) Phi, (N, N), for weights (M,) >= 0."""
+        N = self.shape[1]
+        check_bytes(8 * N * N, f"{N} x {N} products of columns")
+        scaled = np.sqrt(weights)[:, None] * self.toarray()
+        return np.asarray(scaled.T @ scaled)
+
+    def column_variances(self, K: Array) -> Array:
+        """Diagonal of Phi' K Phi, (N,), for symmetric K (M, M)."""
+        rows, out = self.toarray(), np.empty(self.shape[1])
+        for block in row_blocks(self.shape[1], self.shape[0]):
+            part = rows[:, block]
+            out[block] = np.einsum("ij,ij->j", part, K @ part)
+        return out
+
+    def row_variances(self, root: Array | None, D: Array) -> Array:
+        """Variance of every row . x for x of covariance diag(D) - root' root, (M,)."""
+        alone = self.forecast(np.zeros(self.shape[1]), D)[1]
+        if root is None:
+            return alone
+        known = self.times(root.T)
+        return np.asarray(alone - np.einsum("ij,ij->i", known, known))
+
+    def used_columns(self) -> tuple[NDArray[np.intp], Design]:
+        """Indices of the columns that are not empty, and the design of those columns alone.
+
+        Only a sparse design looks: a batch of it touches few of its columns, and a solver that
+        works on those alone costs the same however wide the rows are.
         """
-        columns, nothing = self.shape[1], np.zeros(self.shape[1])
-        return np.column_stack([self.forecast(e, nothing)[0] for e in np.eye(columns)])
-
-    def gram(self) -> Array:
-        """Products of the columns, Phi' Phi, (N, N)."""
-        entries = self.toarray()
-        return np.asarray(entries.T @ entries)
+        return np.arange(self.shape[1]), self
 
     def weighted(self, weights: Array, targets: Array) -> tuple[Array, Array]:
         """Rows R and targets t with |t - R x|^2 = |targets - weights Phi x|^2 up to a constant.
 
-        For solvers that decompose a batch: the rows times their weights (M,), or fewer that say the
-        same, (m, N) and (m,).
+        For solvers that decompose a batch: the rows times their weights (M,), or fewer rows with
+        the same products, (m, N) and (m,).
         """
         return weights[:, None] * self.toarray(), targets
-
-    def means(self, x: Array) -> Array:
-        """Phi x, (M,)."""
-        return np.asarray(self.toarray() @ x)
-
-    def spread(self, root: Array | None, D: Array) -> Array:
-        """Variance of every row . x for x of covariance diag(D) - root' root, (M,)."""
-        rows = self.toarray()
-        alone = np.asarray(np.square(rows) @ D)
-        if root is None:
-            return alone
-        known = root @ rows.T
-        return np.asarray(alone - np.einsum("ij,ij->j", known, known))
 
     def held(self) -> Design:
         """The same rows for a solver that decomposes them: as an array in memory.
 
-        Rows that are elsewhere and can be decomposed there stay where they are.
+        Rows on a cluster that can be decomposed there stay there.
         """
-        from miniamp.designs.dense import Dense  # a design itself
-
-        return Dense(self.toarray())
+        return as_design(self.toarray())
 
     def online(
-        self, running: Running, y: Array, channel: Channel, prior: Prior, answers: Answers
+        self, running: Running, y: Array, channel: Channel, prior: Prior, responses: Responses
     ) -> None:
         """Absorb the rows one after the other, one iteration each, updating `running` in place."""
-        one_by_one(self._each_row(), running, y, channel, prior, answers)
+        one_by_one(self._each_row(), running, y, channel, prior, responses)
 
     def columns(self) -> Columns:
         """A copy by columns, for updates of one coefficient after the other."""
         return DenseColumns(self.toarray())
 
-    def _each_row(self) -> Iterator[tuple[Any, Array]]:
-        """Every row as (places, entries)."""
+    def _each_row(self) -> Iterator[tuple[Where, Array]]:
+        """Every row as (indices, entries)."""
         for row in self.toarray():
             yield slice(None), row
 
@@ -135,16 +197,147 @@ class Design(ABC):
         return f"{type(self).__name__}({self.shape[0]} x {self.shape[1]})"
 
     def diagnosis(self) -> str:
-        """In plain words, what in Phi may have led AMP astray; asked only after a failure."""
+        """What in Phi may make AMP diverge, in words; asked only after a failure."""
         return ""
 
 
-def triangle(R: Array, t: Array) -> tuple[Array, Array]:
-    """The same rows rotated to at most N of them: |t - R x|^2 up to a constant."""
-    if len(R) <= R.shape[1]:
-        return R, t
-    Q, square = linalg.qr(R, mode="economic", check_finite=False)
-    return square, Q.T @ t
+class Averaged(Design):
+    """A design swept with one variance for all rows and one precision for all columns.
+
+    `eq:amp1` to `eq:amp3`: for i.i.d. entries V_mu and A_i concentrate, and their averages save the
+    products with the squares of Phi, which are never formed. Not for rows or columns of very
+    different scales: these need the vector variances of the plain designs (errata E6).
+
+    *Departure*: the print has 1/N for the variance of the entries; here it is their measured mean
+    square, which equals 1/N for the paper's designs and keeps others in scale.
+
+    Parameters
+    ----------
+    Phi : (M, N) array, sparse matrix or Design
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Averaged(np.ones((3, 2))).mean_square
+    1.0
+    """
+
+    def __init__(self, Phi: object) -> None:
+        self.inner = as_design(Phi)
+        self.shape = self.inner.shape
+
+    def sandwich(
+        self, x: Array, v: Array, y: Array, channel: Channel, memory: Array | None
+    ) -> Sweep:
+        V = np.asarray(self.mean_square * v.sum())
+        sweep = self.inner.sandwich(x, V, y, channel, memory)
+        return sweep._replace(curvature=np.asarray(self.mean_square * sweep.curvature))
+
+    def averaged(self) -> Self:
+        return self
+
+    @property
+    def mean_square(self) -> float:
+        return self.inner.mean_square
+
+    # All but the sweep is the wrapped design's.
+
+    def forecast(self, x: Array, v: Array) -> tuple[Array, Array]:
+        return self.inner.forecast(x, v)
+
+    def toarray(self) -> Array:
+        return self.inner.toarray()
+
+    def times(self, x: Array) -> Array:
+        return self.inner.times(x)
+
+    def transposed_times(self, u: Array) -> Array:
+        return self.inner.transposed_times(u)
+
+    def gram(self, weights: Array) -> Array:
+        return self.inner.gram(weights)
+
+    def information(self, weights: Array) -> Array:
+        return self.inner.information(weights)
+
+    def column_variances(self, K: Array) -> Array:
+        return self.inner.column_variances(K)
+
+    def row_variances(self, root: Array | None, D: Array) -> Array:
+        return self.inner.row_variances(root, D)
+
+    def used_columns(self) -> tuple[NDArray[np.intp], Design]:
+        return self.inner.used_columns()
+
+    def weighted(self, weights: Array, targets: Array) -> tuple[Array, Array]:
+        return self.inner.weighted(weights, targets)
+
+    def held(self) -> Design:
+        return self.inner.held()
+
+    def online(
+        self, running: Running, y: Array, channel: Channel, prior: Prior, responses: Responses
+    ) -> None:
+        self.inner.online(running, y, channel, prior, responses)
+
+    def columns(self) -> Columns:
+        return self.inner.columns()
+
+    def diagnosis(self) -> str:
+        return self.inner.diagnosis()
+
+
+def as_design(Phi: object) -> Design:
+    """`Phi` as a design: itself if it is one, else the design that suits its kind.
+
+    A Dask array or frame becomes `Distributed`, on the client that is current.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> as_design(np.ones((2, 3))), as_design(np.ones((500, 300))), as_design(sparse.eye(3))
+    (Dense(2 x 3), Fused(500 x 300), Sparse(3 x 3))
+    """
+    if isinstance(Phi, Design):
+        return Phi
+    found = (kind.of(Phi) for kind in Design._kinds)
+    return next(design for design in found if design is not None)
+
+
+def check_shape(shape: tuple[int, ...]) -> tuple[int, int]:
+    """`shape`, if it is that of a matrix with at least one row and one column."""
+    if len(shape) != 2:
+        raise checks.refuse(
+            "Phi", f"shape {shape}", "two dimensions, rows by columns", "reshape it"
+        )
+    if 0 in shape:
+        raise checks.refuse(
+            "Phi", f"an empty batch of shape {shape}", "at least one row", "skip this batch"
+        )
+    return int(shape[0]), int(shape[1])
+
+
+def check_dtype(dtype: np.dtype[np.generic]) -> None:
+    """Refuse entries that are neither float64 nor float32."""
+    if dtype not in (np.float64, np.float32):
+        raise InvalidTypeError(
+            "Phi",
+            f"dtype {dtype}",
+            "float64 or float32",
+            "convert text, categories or complex numbers to floats first",
+        )
+
+
+def check_bytes(size: int, what: str, remedy: str = "") -> None:
+    """Refuse to form more than `FORMED_BYTES` bytes."""
+    if size > FORMED_BYTES:
+        raise checks.refuse(
+            "Phi",
+            f"a request for {what}, {1e-9 * size:.3g} GB",
+            f"at most {1e-9 * FORMED_BYTES:.3g} GB",
+            remedy or "use smaller batches, or a solver that sweeps the rows: {solver=amp}",
+        )
 
 
 def row_blocks(rows: int, columns: int) -> list[slice]:

@@ -14,13 +14,13 @@ import numpy as np
 from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
+from miniamp.channels.gaussian import Gaussian
 from miniamp.designs import row_sources
 from miniamp.designs.actors import LostWorkers, current_client
-from miniamp.designs.base import Design, Sweep, triangle
-from miniamp.designs.columns import Columns
+from miniamp.designs.base import Design, Sweep
 from miniamp.designs.crew import Crew, Group
-from miniamp.designs.online import Answers, Running
-from miniamp.designs.row_block import Answer, Asked, Facts, sum_of
+from miniamp.designs.row_block import Answer, Asked, Facts, sum_of, triangle
+from miniamp.designs.sequential import Columns, Responses, Running
 from miniamp.posterior import Prior
 
 __all__ = ["Distributed", "LostWorkers", "current_client"]
@@ -125,6 +125,21 @@ class Distributed(Design):
         self._observed: tuple[Array, Channel] | None = None
         self._target: Array | None = None
 
+    @classmethod
+    def of(cls, Phi: object) -> Design | None:
+        if not hasattr(type(Phi), "__dask_graph__"):  # of the type: a delayed object has any
+            return None
+        if hasattr(type(Phi), "chunks"):
+            return cls.from_array(Phi)
+        if hasattr(type(Phi), "npartitions") and hasattr(type(Phi), "columns"):
+            return cls.from_frame(Phi)
+        raise checks.refuse(
+            "Phi",
+            f"the Dask collection {type(Phi).__name__}",
+            "a dask.array or a dask.dataframe",
+            "give its parts to designs.Distributed as delayed objects or functions",
+        )
+
     @property
     def client(self) -> Any:
         """The cluster."""
@@ -140,23 +155,24 @@ class Distributed(Design):
             self._observed = (y, channel)
         if memory is None:
             self._past.clear()
-        token, past = next(self._tokens), self._since(memory)
+        before = None if memory is None else int(memory)
+        token, past = next(self._tokens), self._since(before)
 
         def asked(group: Group) -> tuple[Asked]:
             made_up = past if group.fresh else []
-            return (Asked(x, v, token, memory, self._news(group), made_up),)
+            return (Asked(x, v, token, before, self._news(group), made_up),)
 
         answers: list[Answer] = []
         for group, answer in self._crew.ask("sandwich", asked):
             group.fresh = False
             answers.append(answer)
-        self._past[token] = _Past(x, v, memory, self._observed)
+        self._past[token] = _Past(x, v, before, self._observed)
         self._forget()
         rows = self.shape[0]
         return Sweep(
             pull=sum_of([a.pull for a in answers]),
             curvature=sum_of([a.curvature for a in answers]),
-            memory=token,
+            memory=np.array(float(token)),  # g stays with its rows; this is the number of the sweep
             mean_square=sum(a.square for a in answers) / rows,
             mean_curvature=sum(a.answer for a in answers) / rows,
         )
@@ -214,7 +230,7 @@ class Distributed(Design):
         return found[0] if found else ""
 
     def online(
-        self, running: Running, y: Array, channel: Channel, prior: Prior, answers: Answers
+        self, running: Running, y: Array, channel: Channel, prior: Prior, answers: Responses
     ) -> None:
         """Rows one after the other: the belief goes from block to block, 4 N numbers at a time."""
         for k, rows in enumerate(self._rows):
@@ -230,8 +246,6 @@ class Distributed(Design):
 
     def columns(self) -> Columns:
         """What coordinate updates need of the columns: their products, N x N numbers."""
-        from miniamp.designs.gram import GramColumns
-
         N = self.shape[1]
         self._check_room(N * N, f"{N} x {N} products of columns", "use evidence.Batch")
         return GramColumns(self, self._crew.sum("gram"))
@@ -251,11 +265,11 @@ class Distributed(Design):
         rows, values = zip(*(answer for _, answer in parts), strict=True)
         return triangle(np.concatenate(rows), np.concatenate(values))
 
-    def means(self, x: Array) -> Array:
+    def times(self, x: Array) -> Array:
         return self.forecast(x, np.zeros(self.shape[1]))[0]
 
-    def spread(self, root: Array | None, D: Array) -> Array:
-        return np.concatenate(self._crew.each("spread", root, D))
+    def row_variances(self, root: Array | None, D: Array) -> Array:
+        return np.concatenate(self._crew.each("row_variances", root, D))
 
     def held(self) -> Design:
         """This design where it has more rows than columns, which each worker can decompose itself.
@@ -304,3 +318,50 @@ class Distributed(Design):
     ) -> Distributed:
         """Parquet files that match a glob, one block a file, read by the workers themselves."""
         return cls(row_sources.parquet_blocks(pattern, target, features), client)
+
+
+class GramColumns(Columns):
+    """Columns that are known by their products alone.
+
+    A coordinate update needs Phi_i' (y - Phi x), and all that changes in it when x_j does is
+    (Phi' Phi)_ij: with the products in hand a sweep over all coordinates asks the rows only twice,
+    for Phi' residual before it and Phi x after it. The updates are those of the columns themselves,
+    up to rounding.
+
+    Parameters
+    ----------
+    design : Design
+        Who has the rows.
+    gram : (N, N) array
+        Phi' Phi.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp.designs import Dense
+    >>> design = Dense(np.array([[1.0, 2.0], [0.0, 1.0]]))
+    >>> GramColumns(design, design.information(np.ones(2))).power
+    array([1., 5.])
+    """
+
+    def __init__(self, design: Design, gram: Array) -> None:
+        self._design, self._gram = design, gram
+        self.power = np.array(np.diag(gram))
+
+    def descend(
+        self, belief: Running, prior: Prior, noise: float, mean: Array, var: Array, residual: Array
+    ) -> tuple[Array, Array]:
+        nothing = np.zeros(len(mean))
+        # The channel of unit noise gives back what it is shown, so that Phi' g is Phi' residual.
+        pull = self._design.sandwich(nothing, np.zeros(()), residual, Gaussian(1.0), None).pull
+        correlation, before = np.array(pull), mean.copy()
+        A, B = self.power / noise, np.empty(len(mean))
+        for i, column in enumerate(self._gram):
+            here = slice(i, i + 1)
+            B[i] = correlation[i] / noise + A[i] * mean[i]
+            own = prior.at(here) if hasattr(prior, "at") else prior
+            new, var[here] = own.moments(belief.A[here] + A[here], belief.B[here] + B[here])
+            correlation -= (new - mean[here]) * column
+            mean[here] = new
+        residual -= self._design.forecast(mean - before, nothing)[0]
+        return A, B

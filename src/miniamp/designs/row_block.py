@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import linalg
 
 from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.designs import threads
-from miniamp.designs.base import Design, Sweep, triangle
-from miniamp.designs.choose import as_design
-from miniamp.designs.online import Answers, Running
+from miniamp.designs.base import Design, Sweep, as_design
+from miniamp.designs.sequential import Responses as Answers
+from miniamp.designs.sequential import Running
 from miniamp.errors import InvalidInputError, MiniampError
 from miniamp.posterior import Prior
 
@@ -116,10 +117,10 @@ class RowBlock:
         return self.design.toarray()
 
     def gram(self) -> Array:
-        return self.design.gram()
+        return self.design.information(np.ones(self.design.shape[0]))
 
-    def spread(self, root: Array | None, D: Array) -> Array:
-        return self.design.spread(root, D)
+    def row_variances(self, root: Array | None, D: Array) -> Array:
+        return self.design.row_variances(root, D)
 
     def of_made(self, key: int, make: Callable[[Design], Any], name: str, *arguments: Any) -> Any:
         """A method or value of what `make` makes of the rows, which is kept until the next key."""
@@ -196,6 +197,14 @@ class RowBlocks:
             float(np.dot(rows, [sweep.mean_square for sweep in sweeps])),
             float(np.dot(rows, [sweep.mean_curvature for sweep in sweeps])),
         )
+
+
+def triangle(R: Array, t: Array) -> tuple[Array, Array]:
+    """The same rows rotated to at most N of them: |t - R x|^2 up to a constant."""
+    if len(R) <= R.shape[1]:
+        return R, t
+    Q, square = linalg.qr(R, mode="economic", check_finite=False)
+    return square, Q.T @ t
 
 
 def sum_of(arrays: Sequence[Array]) -> Array:

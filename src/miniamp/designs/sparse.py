@@ -1,4 +1,4 @@
-"""A sparse design: only what is stored is read."""
+"""A sparse design: only stored entries are read, and nothing dense is formed of its rows."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from miniamp import checks
-from miniamp.arrays import Array, Given
-from miniamp.designs.base import row_blocks
-from miniamp.designs.columns import Columns, SparseColumns, places
+from miniamp.arrays import Array
+from miniamp.designs.base import Design, check_bytes, check_dtype, check_shape
+from miniamp.designs.sequential import Columns, KernelRows, SparseColumns, Where, unsigned
 from miniamp.designs.swept import Swept
 from miniamp.errors import InvalidTypeError
 from miniamp.kernel import read_only
 
 if TYPE_CHECKING:
-    import scipy.sparse
+    from scipy import sparse
 
 
 class Sparse(Swept):
-    """A scipy.sparse matrix or array, held by compressed rows and swept once an iteration.
+    """A scipy.sparse matrix or array, held by compressed rows and swept once per iteration.
 
     Parameters
     ----------
@@ -39,9 +40,16 @@ class Sparse(Swept):
     (array([1., 2.]), array([0.5, 0.5]))
     """
 
-    def __init__(self, Phi: Given) -> None:
-        self.Phi = checked_sparse(Phi)
-        self.shape = (int(self.Phi.shape[0]), int(self.Phi.shape[1]))
+    def __init__(self, Phi: object) -> None:
+        self._hold(checked_sparse(Phi))
+
+    def _hold(self, Phi: sparse.csr_array) -> None:
+        self.Phi = Phi
+        self.shape = (int(Phi.shape[0]), int(Phi.shape[1]))
+
+    @classmethod
+    def of(cls, Phi: object) -> Design | None:
+        return cls(Phi) if is_sparse(Phi) else None
 
     @property
     def nbytes(self) -> int:
@@ -53,40 +61,77 @@ class Sparse(Swept):
 
         return sparse_kernels
 
-    def _rows(self, part: slice) -> tuple[Any, ...]:
+    def _rows(self, part: slice) -> KernelRows:
         ends = self.Phi.indptr[part.start : part.stop + 1]
-        return read_only(self.Phi.data), places(self.Phi.indices), places(ends)
+        return read_only(self.Phi.data), unsigned(self.Phi.indices), unsigned(ends)
+
+    @cached_property
+    def _by_columns(self) -> KernelRows:
+        made = self.Phi.tocsc()
+        return read_only(made.data), unsigned(made.indices), unsigned(made.indptr)
+
+    @cached_property
+    def _squares(self) -> sparse.csr_array:
+        """The squared entries as float64: the square of a small float32 would be lost."""
+        squares = np.square(self.Phi.data.astype(np.float64))
+        return type(self.Phi)((squares, self.Phi.indices, self.Phi.indptr), shape=self.shape)
 
     def columns(self) -> Columns:
         return SparseColumns(self.Phi)
 
-    def _each_row(self) -> Iterator[tuple[Any, Array]]:
+    def _each_row(self) -> Iterator[tuple[Where, Array]]:
         for a, b in pairwise(self.Phi.indptr):
             yield self.Phi.indices[a:b], self.Phi.data[a:b].astype(np.float64)
 
     @cached_property
     def mean_square(self) -> float:
-        blocks = (self.Phi.data[b].astype(np.float64) for b in row_blocks(self.Phi.nnz, 1))
-        return sum(float(np.vdot(b, b)) for b in blocks) / (self.shape[0] * self.shape[1])
+        return float(np.square(self.Phi.data, dtype=np.float64).sum()) / np.prod(self.shape)
 
     def toarray(self) -> Array:
+        M, N = self.shape
+        check_bytes(8 * M * N, f"{M} x {N} dense entries of sparse rows")
         return np.asarray(self.Phi.toarray(), dtype=np.float64)
 
-    def gram(self) -> Array:
-        return np.asarray((self.Phi.T @ self.Phi).toarray(), dtype=np.float64)
-
-    def means(self, x: Array) -> Array:
+    def times(self, x: Array) -> Array:
         return np.asarray(self.Phi @ x)
 
-    def spread(self, root: Array | None, D: Array) -> Array:
-        alone = np.asarray(self.Phi.power(2) @ D)
+    def transposed_times(self, u: Array) -> Array:
+        return np.asarray(self.Phi.T @ u)
+
+    def gram(self, weights: Array) -> Array:
+        M = self.shape[0]
+        check_bytes(8 * M * M, f"{M} x {M} products of rows")
+        products = np.zeros((M, M))
+        self._kernels.gram(*self._by_columns, np.ascontiguousarray(weights), products)
+        return products
+
+    def information(self, weights: Array) -> Array:
+        N = self.shape[1]
+        check_bytes(8 * N * N, f"{N} x {N} products of columns")
+        scaled = self.Phi.multiply(weights[:, None]).tocsr()
+        return np.asarray((self.Phi.T @ scaled).toarray(), dtype=np.float64)
+
+    def column_variances(self, K: Array) -> Array:
+        out = np.empty(self.shape[1])
+        self._kernels.column_variances(*self._by_columns, np.ascontiguousarray(K), out)
+        return out
+
+    def row_variances(self, root: Array | None, D: Array) -> Array:
+        alone = np.asarray(self._squares @ D)
         if root is None:
             return alone
         known = self.Phi @ root.T
         return np.asarray(alone - np.einsum("ij,ij->i", known, known))
 
+    def used_columns(self) -> tuple[NDArray[np.intp], Design]:
+        used, indices = np.unique(self.Phi.indices, return_inverse=True)
+        kept = (self.Phi.data, indices.astype(np.int32), self.Phi.indptr)
+        narrow = Sparse.__new__(Sparse)  # its entries have been checked
+        narrow._hold(type(self.Phi)(kept, shape=(self.shape[0], max(1, len(used)))))
+        return used.astype(np.intp), narrow
+
     def diagnosis(self) -> str:
-        """Columns that are stored nowhere say nothing; rows of very different size mislead."""
+        """Empty rows, and columns whose mean is far from zero."""
         filled = np.diff(self.Phi.indptr)
         found = []
         if (filled == 0).any():
@@ -97,48 +142,38 @@ class Sparse(Swept):
         return "; ".join(found)
 
 
-def is_sparse(Phi: Given) -> bool:
+def is_sparse(Phi: object) -> bool:
     """Whether `Phi` is a scipy.sparse matrix or array, without importing scipy.sparse to know."""
     return hasattr(Phi, "tocsr") and hasattr(Phi, "nnz")
 
 
-def checked_sparse(Phi: Given) -> Any:
+def checked_sparse(Phi: object) -> sparse.csr_array:
     """`Phi` by compressed rows, finite, each entry stored once, with columns as int32."""
-    if not is_sparse(Phi):
+    if not (hasattr(Phi, "tocsr") and hasattr(Phi, "shape") and is_sparse(Phi)):
         raise InvalidTypeError(
-            f"Phi: got {type(Phi).__name__}, expected a scipy.sparse matrix or array; "
-            "use designs.Dense for plain arrays"
+            "Phi",
+            type(Phi).__name__,
+            "a scipy.sparse matrix or array",
+            "use designs.Dense for plain arrays",
         )
-    sparse = cast("scipy.sparse.sparray", Phi)
-    if len(sparse.shape) != 2:
-        raise checks.refuse(
-            "Phi", f"shape {sparse.shape}", "two dimensions, rows by columns", "reshape it"
-        )
-    if 0 in sparse.shape:
-        raise checks.refuse(
-            "Phi", f"an empty batch of shape {sparse.shape}", "at least one row", "skip this batch"
-        )
-    rows = sparse.tocsr()
+    check_shape(Phi.shape)
+    rows = Phi.tocsr()
     if rows.dtype.kind in "iub":
         rows = rows.astype(np.float64)
-    if rows.dtype not in (np.float64, np.float32):
-        raise InvalidTypeError(
-            f"Phi: got dtype {rows.dtype}, expected float64 or float32; "
-            "convert text, categories or complex numbers to floats first"
-        )
+    check_dtype(rows.dtype)
     if not rows.has_canonical_format:  # an entry stored in two parts would be squared in two parts
         rows = rows.copy()
         rows.sum_duplicates()
     checks.numeric("Phi", rows.data)
     if rows.indices.dtype != np.int32 or rows.indptr.dtype != np.int32:
-        rows = _with_short_places(rows)
+        rows = _with_short_indices(rows)
     return rows
 
 
-def _with_short_places(rows: Any) -> Any:
+def _with_short_indices(rows: sparse.csr_array) -> sparse.csr_array:
     if max(rows.nnz, *rows.shape) > np.iinfo(np.int32).max:
         raise checks.refuse(
             "Phi", f"{rows.nnz} stored entries", "fewer than 2**31", "split the batch"
         )
-    places, ends = rows.indices.astype(np.int32), rows.indptr.astype(np.int32)
-    return type(rows)((rows.data, places, ends), shape=rows.shape)
+    indices, ends = rows.indices.astype(np.int32), rows.indptr.astype(np.int32)
+    return type(rows)((rows.data, indices, ends), shape=rows.shape)

@@ -1,4 +1,4 @@
-"""One compiled pass over the rows of a design in memory, on all cores."""
+"""Compiled sweeps of rows in memory, on all cores."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from operator import call
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -16,15 +15,15 @@ from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.designs import threads
 from miniamp.designs.base import Design, Sweep, row_blocks
-from miniamp.designs.online import Answers, Running
+from miniamp.designs.sequential import KernelRows, Responses, Running
 from miniamp.kernel import flat, kernel_of
 from miniamp.posterior import Prior
 
 
 class Swept(Design):
-    """A design whose rows compiled kernels can read: each entry once an iteration.
+    """A design whose rows compiled kernels can read: each entry once per iteration.
 
-    While a few rows are in the cache, z goes out and the channel's answer goes back; squares are
+    While a few rows are in the cache, z goes out and the channel's response goes back; squares are
     formed in registers. A channel with a kernel is called from within the sweep; any other is
     applied by NumPy, to one cached block of rows at a time.
     """
@@ -40,20 +39,22 @@ class Swept(Design):
         """The module with `sweep`, `forth`, `back`, `forth_squares` and `back_squares`."""
 
     @abstractmethod
-    def _rows(self, part: slice) -> tuple[Any, ...]:
+    def _rows(self, part: slice) -> KernelRows:
         """Some rows, as the kernels take them."""
 
-    def sandwich(self, x: Array, v: Array, y: Array, channel: Channel, memory: Any) -> Sweep:
+    def sandwich(
+        self, x: Array, v: Array, y: Array, channel: Channel, memory: Array | None
+    ) -> Sweep:
         rows = self.shape[0]
         squares, x, v, y = np.ndim(v) == 1, flat(x), flat(v), flat(y)
         before = flat(np.zeros(rows) if memory is None else memory)
         self._check(columns=(x, v) if squares else (x,), rows=(y, before))
-        g, answer = np.empty(rows), np.empty(rows)
+        g, response = np.empty(rows), np.empty(rows)
         kernel = channel.kernel()
 
         def prepared(part: slice) -> tuple[Array, Array, Callable[[], None]]:
             pull, curvature = np.zeros(self.shape[1]), np.zeros(len(v))
-            inputs, outputs = (x, v, y[part], before[part]), (g[part], answer[part])
+            inputs, outputs = (x, v, y[part], before[part]), (g[part], response[part])
             if kernel is None:
                 own = (part, squares, inputs, channel.at(part), outputs, pull, curvature)
                 return pull, curvature, partial(self._by_blocks, *own)
@@ -72,9 +73,9 @@ class Swept(Design):
         for more_pull, more_curvature, _ in sums[1:]:
             pull += more_pull
             curvature += more_curvature
-        total = float(answer.sum()) if squares else float(curvature[0])
+        total = float(response.sum()) if squares else float(curvature[0])
         curvature = curvature if squares else curvature[0]
-        return Sweep(pull, curvature, g, float(np.vdot(g, g)) / rows, total / rows)
+        return Sweep(pull, curvature, g, float(np.mean(np.square(g))), total / rows)
 
     def _by_blocks(
         self,
@@ -88,7 +89,7 @@ class Swept(Design):
     ) -> None:
         """What the kernel `sweep` does, with a channel that has none of its own."""
         x, v, y, before = inputs
-        g, answer = outputs
+        g, response = outputs
         for block in self._blocks(len(y)):
             where = slice(part.start + block.start, part.start + block.stop)
             rows, size = self._rows(where), block.stop - block.start
@@ -98,28 +99,28 @@ class Swept(Design):
             else:
                 self._kernels.forth(*rows, x, omega)
             omega -= V * before[block]
-            g[block], answer[block] = channel.at(block).output(y[block], omega, V)
+            g[block], response[block] = channel.at(block).output(y[block], omega, V)
             if squares:
-                self._kernels.back_squares(*rows, g[block], answer[block], pull, curvature)
+                self._kernels.back_squares(*rows, g[block], response[block], pull, curvature)
             else:
                 self._kernels.back(*rows, g[block], pull)
-                curvature += answer[block].sum()
+                curvature += response[block].sum()
 
     def online(
-        self, running: Running, y: Array, channel: Channel, prior: Prior, answers: Answers
+        self, running: Running, y: Array, channel: Channel, prior: Prior, responses: Responses
     ) -> None:
         output, moments = channel.kernel(), kernel_of(prior)
         if output is None or moments is None:
-            return super().online(running, y, channel, prior, answers)
+            return super().online(running, y, channel, prior, responses)
         rows = self._rows(slice(0, self.shape[0]))
         self._kernels.online(
             *rows, flat(y), output.parameters, output.address,
-            moments.parameters, moments.address, *running, *answers,
+            moments.parameters, moments.address, *running, *responses,
         )  # fmt: skip
         return None
 
     def _check(self, columns: tuple[Array, ...], rows: tuple[Array, ...]) -> None:
-        """Refuse vectors of a wrong length: compiled code would read beyond their end."""
+        """Refuse vectors of a wrong length: compiled code would read past their end."""
         for vectors, size in ((rows, self.shape[0]), (columns, self.shape[1])):
             for vector in vectors:
                 if len(vector) != size:
@@ -128,7 +129,7 @@ class Swept(Design):
                     )
 
     def _blocks(self, rows: int) -> list[slice]:
-        """Blocks that fit the cache, by what a row takes on average."""
+        """Blocks that fit the cache, by the average size of a row."""
         return row_blocks(rows, max(1, self.nbytes // (8 * self.shape[0])))
 
     def forecast(self, x: Array, v: Array) -> tuple[Array, Array]:

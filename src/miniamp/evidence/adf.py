@@ -9,7 +9,7 @@ from miniamp.absorb import Info
 from miniamp.arrays import Given
 from miniamp.channels.base import Channel
 from miniamp.designs import as_design
-from miniamp.designs.online import Answers, private
+from miniamp.designs.sequential import Responses, private
 from miniamp.errors import ConflictError
 from miniamp.evidence.base import relative_change
 from miniamp.evidence.batch import check_columns, checked_channel, health
@@ -56,12 +56,12 @@ def adf(belief: Posterior, Phi: Given, y: Given, channel: Channel) -> tuple[Post
     check_columns(design, belief)
     before = belief.total
     running = private(before, belief.moments)
-    answers = Answers(np.empty(len(y)), np.empty(len(y)))
+    responses = Responses(np.empty(len(y)), np.empty(len(y)))
     moments = Moments(running.mean, running.var)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused just below
-        design.online(running, y, channel, belief.prior, answers)
+        design.online(running, y, channel, belief.prior, responses)
         change = relative_change(moments, belief.moments)
-        figure = health(float(np.mean(np.square(answers.g))), float(np.mean(answers.curvature)))
+        figure = health(float(np.mean(np.square(responses.g))), float(np.mean(responses.curvature)))
     if not np.isfinite(change):
         raise ConflictError(
             "evidence: the estimate is no longer finite; the belief is unchanged. Look for rows of "

@@ -12,7 +12,7 @@ from miniamp import checks
 from miniamp.absorb import ILL, Evidence, Step
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
-from miniamp.designs import Averaged, Design, Sweep, as_design
+from miniamp.designs import Design, Sweep, as_design
 from miniamp.evidence.base import DrawnRows, damped
 from miniamp.evidence.joint import row_moments
 from miniamp.evidence.update import updated
@@ -119,8 +119,9 @@ class Batch(DrawnRows):
     def remedies(self) -> Iterable[tuple[str, Evidence]]:
         damping = max(self.damping, CAREFUL_DAMPING)
         yield "damping", Batch(self.design, self.y, self.channel, damping=damping)
-        if not isinstance(self.design, Averaged):
-            yield "scalar variances", Batch(self.design.averaged(), self.y, self.channel)
+        averaged = self.design.averaged()
+        if averaged is not self.design:
+            yield "scalar variances", Batch(averaged, self.y, self.channel)
 
     def diagnosis(self) -> str:
         return explain(self.design.diagnosis())

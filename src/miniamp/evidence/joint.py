@@ -162,7 +162,7 @@ def row_moments(belief: Posterior, rows: Design) -> tuple[Array, Array]:
     """
     remembered = belief.remembered
     if remembered is None:
-        return rows.means(belief.mean), rows.spread(None, belief.var)
+        return rows.times(belief.mean), rows.row_variances(None, belief.var)
     joint = solve(remembered.rows, remembered.targets, sites_of(belief))
     # Rows that are known exactly have no variance, and its rounding may be below zero.
-    return rows.means(joint.mean), np.maximum(rows.spread(joint.root, joint.D), 0.0)
+    return rows.times(joint.mean), np.maximum(rows.row_variances(joint.root, joint.D), 0.0)

@@ -13,8 +13,7 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.channels.gaussian import NOISE_FLOOR, Gaussian
 from miniamp.designs import as_design
-from miniamp.designs.columns import Columns
-from miniamp.designs.online import private
+from miniamp.designs.sequential import Columns, private
 from miniamp.evidence.base import DrawnRows, relative_change
 from miniamp.evidence.batch import check_columns, checked_channel
 from miniamp.posterior import Moments, Posterior

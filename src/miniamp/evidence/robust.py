@@ -310,9 +310,9 @@ class RobustBatch(DrawnRows):
 
     def _cavities(self, mean: Array, root: Array, D: Array, rows: RowSites) -> tuple[Array, Array]:
         """The same from the Gaussian of all coefficients, of covariance diag(D) - root' root."""
-        var = self._held.spread(root, D)
+        var = self._held.row_variances(root, D)
         rest = np.maximum(1.0 - rows.precision * var, ROUNDING)
-        omega = (self._held.means(mean) - var * rows.linear) / rest
+        omega = (self._held.times(mean) - var * rows.linear) / rest
         return omega, np.maximum(var / rest, TINY)
 
 
