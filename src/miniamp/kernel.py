@@ -13,7 +13,7 @@ from miniamp.arrays import Array, ArrayOrFloat
 class Kernel(NamedTuple):
     """A compiled formula and the numbers it needs.
 
-    A class that has one returns it from its method `kernel()`; the base classes return None, and
+    A class that has one returns it from its method `kernel`; the base classes return None, and
     then the NumPy formula is used. `function` is made by `miniamp.compiled.moments_kernel` (priors)
     or `miniamp.compiled.output_kernel` (channels), in a module that is imported only when asked
     for, because the compiler is slow to import.
@@ -65,10 +65,3 @@ def flat(values: ArrayOrFloat) -> Array:
     if vector.ndim != 1 or not vector.flags.c_contiguous:
         vector = np.ascontiguousarray(np.atleast_1d(vector))
     return read_only(vector)
-
-
-def kernel_of(formula: object) -> Kernel | None:
-    """The kernel of a prior or channel, None where it has none."""
-    ask = getattr(formula, "kernel", None)
-    kernel: Kernel | None = ask() if callable(ask) else None
-    return kernel

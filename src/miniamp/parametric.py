@@ -1,46 +1,71 @@
-"""What priors and channels share: hyper-parameters, each one value or one a coordinate."""
+"""What priors and channels share: hyper-parameters, each one value or one per coordinate."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from miniamp.arrays import Array
+
+#: Which coordinates or rows are meant, as NumPy indexes an array.
+Places = slice | NDArray[np.integer] | int
 
 
 class Parametric:
     """An immutable object made of named hyper-parameters, kept as read-only float64 arrays.
 
     A subclass lists their names, which are also its constructor's arguments. A hyper-parameter of
-    shape () is shared; one of shape (N,) belongs to the coordinates (of a prior) or the rows (of a
+    shape () is shared; one of shape (N,) has one value per coordinate (of a prior) or per row (of a
     channel). `trailing` names those that have inner axes of their own, such as the points of a
     discrete prior.
     """
 
+    #: What it is called where one is chosen by name, such as prior="sparse"; None if it cannot be.
+    name: ClassVar[str | None] = None
     names: ClassVar[tuple[str, ...]] = ()
     trailing: ClassVar[dict[str, int]] = {}
 
+    @classmethod
+    def default(cls) -> Self:
+        """What `name` stands for: hyper-parameters to start learning from."""
+        return cls()
+
     @property
     def shape(self) -> tuple[int, ...]:
-        """() where everything is shared, (N,) where something is one a coordinate."""
+        """() where everything is shared, (N,) where something has one value per coordinate."""
         return np.broadcast_shapes(*(self._outer(name) for name in self.names))
-
-    def at(self, where: slice | Array | int) -> Self:
-        """The same object for some of its coordinates or rows; itself where all is shared."""
-        if self.shape in ((), (1,)):
-            return self
-        return self.replaced(
-            **{n: getattr(self, n)[where] for n in self.names if self._outer(n) not in ((), (1,))}
-        )
 
     def replaced(self, **changes: Any) -> Self:
         """A copy with some hyper-parameters changed."""
         return type(self)(**{**self.parameters(), **changes})
 
     def parameters(self) -> dict[str, Any]:
-        """The hyper-parameters by name."""
+        """The arguments of the constructor that make an equal object, by name."""
         return {name: getattr(self, name) for name in self.names}
+
+    def change_from(self, old: Self) -> float:
+        """The largest relative change of a hyper-parameter since `old`.
+
+        Relative to its own size, or to the standard deviation where that is larger: a mean near
+        zero has no size of its own.
+        """
+        changes = [0.0]
+        for name in self.names:
+            a, b = np.asarray(getattr(old, name)), np.asarray(getattr(self, name))
+            if b.dtype.kind == "f" and a.shape == b.shape:
+                size = np.maximum(np.abs(b), np.sqrt(np.abs(getattr(self, "var", 0.0))))
+                changes.append(float(np.max(np.abs(b - a) / np.where(size > 0.0, size, 1.0))))
+        return max(changes)
+
+    def _at(self, where: Places) -> Self:
+        """The same object for some of its coordinates or rows; itself where all is shared."""
+        if self.shape in ((), (1,)):
+            return self
+        return self.replaced(
+            **{n: getattr(self, n)[where] for n in self.names if self._outer(n) not in ((), (1,))}
+        )
 
     def _outer(self, name: str) -> tuple[int, ...]:
         shape: tuple[int, ...] = np.shape(getattr(self, name))
@@ -58,8 +83,8 @@ class Parametric:
     __hash__ = None  # type: ignore[assignment]  # arrays have no hash
 
 
-def _short(value: Any) -> str:
-    array = np.asarray(value)
+def _short(value: object) -> str:
+    array: Array = np.asarray(value)
     if array.ndim == 0 and array.dtype.kind == "f":
         return f"{float(array):g}"
     return repr(value) if array.size < 5 else f"<{'x'.join(map(str, array.shape))} values>"

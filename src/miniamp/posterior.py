@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat
 from miniamp.errors import InvalidTypeError
+from miniamp.kernel import Kernel
+from miniamp.parametric import Places
 from miniamp.tilt import Tilt
 
 
@@ -22,14 +25,20 @@ class Moments(NamedTuple):
 
 
 class Prior(Protocol):
-    """What a belief asks of a prior; `miniamp.priors` has one a file."""
+    """What a belief and its evidence ask of a prior; `miniamp.priors` has one per file."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the hyper-parameters: () shared, (N,) one set a coordinate."""
+        """Shape of the hyper-parameters: () shared, (N,) one set per coefficient."""
 
     def no_tilt(self, size: int) -> Tilt:
-        """The tilt that says nothing, in the shape that this prior takes for `size` coordinates."""
+        """The tilt that says nothing, as this prior takes it for `size` coefficients."""
+
+    def at(self, where: Places, size: int) -> Prior:
+        """The prior of the coefficients at `where`, out of `size`."""
+
+    def kernel(self, size: int) -> Kernel | None:
+        """A compiled twin of `moments` for `size` coefficients, None without one."""
 
     def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         """log of E exp(-A x^2/2 + B x), elementwise."""
@@ -45,6 +54,34 @@ class Prior(Protocol):
         B: ArrayOrFloat = 0.0,
     ) -> Array:
         """Draws from the prior under the tilt (A, B); without one, from the prior itself."""
+
+    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
+        """The prior after one EM step on the tilts of all coefficients, names in `fixed` held."""
+
+    @property
+    def coefficients(self) -> Prior:
+        """The prior of the coefficients alone, without that of an intercept beside them."""
+
+    def rescaled(self, factor: float, fixed: Collection[str] = ()) -> Self:
+        """The prior of factor * x; an intercept's stays, and so do the names in `fixed`."""
+
+    def free_widths(self, fixed: Collection[str] = ()) -> tuple[str, ...]:
+        """Names of the widths that may be learned: all but those in `fixed`."""
+
+    def typical_power(self, size: int) -> float:
+        """The median over `size` coefficients of E x^2, without the intercept."""
+
+    def with_intercept_var(self, var: float) -> Self:
+        """The prior with this variance for its intercept, where it has one."""
+
+    def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        """Posterior probability that a coefficient is not exactly zero."""
+
+    def change_from(self, old: Self) -> float:
+        """The largest relative change of a hyper-parameter since `old`."""
+
+    def parameters(self) -> dict[str, Any]:
+        """The arguments of the constructor that make an equal prior, by name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -305,7 +305,7 @@ def test_per_coordinate_hyper_parameters_equal_a_loop_of_scalars(name: str) -> N
     B *= np.sqrt(A) * 3.0
     logs, (means, variances) = together.log_partition(A, B), together.moments(A, B)
     for i, prior in enumerate(found):
-        alone = together.at(np.array([i]))
+        alone = together.at(np.array([i]), len(found))
         for each in (prior, alone):
             mean, var = each.moments(A[:, i], B[:, i])
             np.testing.assert_allclose(logs[:, i], each.log_partition(A[:, i], B[:, i]), rtol=1e-14)

@@ -11,7 +11,7 @@ def test_shape_says_what_is_shared():
 
 def test_part_of_the_coordinates_keeps_its_own_and_shares_the_rest():
     prior = priors.GaussBernoulli(rho=[0.1, 0.2, 0.3], mean=5.0)
-    part = prior.at(slice(1, None))
+    part = prior.at(slice(1, None), 3)
     np.testing.assert_array_equal(part.rho, [0.2, 0.3])
     assert part.mean == 5.0
 

@@ -7,7 +7,6 @@ import pytest
 
 from miniamp import Posterior, evidence, priors
 from miniamp.channels import Gaussian
-from miniamp.kernel import kernel_of
 from miniamp.priors import kernels
 
 EACH = np.linspace(0.1, 0.9, 400)
@@ -42,7 +41,8 @@ def compiled_moments(prior, A, B):
     from miniamp.designs import dense_kernels
     from miniamp.kernel import read_only
 
-    kernel, size = kernel_of(prior), len(A)
+    size = len(A)
+    kernel = prior.kernel(size)
     mean, var = np.zeros(size), np.ones(size)
     channel = Gaussian(var=1.0).kernel()
     dense_kernels.online(
@@ -65,7 +65,7 @@ def test_the_exponential_is_right_to_the_last_bit_but_one():
 
 def test_a_prior_without_a_kernel_is_served_by_numpy(rng):
     prior = priors.Laplace()
-    assert kernel_of(prior) is None
+    assert prior.kernel(3) is None
     Phi, y = rng.normal(size=(5, 3)), rng.normal(size=5)
     belief, _ = evidence.adf(Posterior(prior, 3), Phi, y, Gaussian(var=0.1))
     assert np.isfinite(belief.mean).all()

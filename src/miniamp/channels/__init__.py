@@ -1,4 +1,4 @@
-"""Output channels: how an observation comes about from z = Phi_mu . x. One a file."""
+"""Output channels: how an observation comes about from z = Phi_mu . x. One per file."""
 
 from miniamp.channels.base import Channel
 from miniamp.channels.gaussian import Gaussian
@@ -18,4 +18,19 @@ __all__ = [
     "Poisson",
     "Probit",
     "StudentT",
+    "by_name",
 ]
+
+
+def by_name() -> dict[str, type[Channel]]:
+    """The channels that have a name, as estimators and the command line know them.
+
+    Examples
+    --------
+    >>> from miniamp import channels
+    >>> channels.by_name()["student-t"].default()
+    StudentT(df=4, scale=1)
+    """
+    exported = (globals()[name] for name in __all__)
+    found = (one for one in exported if isinstance(one, type) and issubclass(one, Channel))
+    return {one.name: one for one in found if one.name is not None}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.kernel import Kernel
-from miniamp.parametric import Parametric
+from miniamp.parametric import Parametric, Places
 
 
 class Channel(Parametric, ABC):
@@ -27,7 +27,7 @@ class Channel(Parametric, ABC):
 
     @abstractmethod
     def log_partition(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
-        """log of E P(y | z) over z ~ N(omega, V): the log-density that was forecast for y."""
+        """log of E P(y | z) over z ~ N(omega, V): the log-density that was predicted for y."""
 
     @abstractmethod
     def output(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
@@ -54,12 +54,47 @@ class Channel(Parametric, ABC):
         ranges of counts and continuous y as the nodes of a quadrature.
         """
 
+    #: Whether it has noise of a variance that can be set (`with_noise`) and learned (`fitted`).
+    has_noise: ClassVar[bool] = False
     #: An error of z below this is none: what the theory reports in place of an exact zero.
     error_floor: float = 0.0
     #: The scale in z on which P(y | z) varies, 0 where it may jump (at `edges`).
     blur: float = 0.0
-    #: Whether the law of y - z does not depend on z.
+    #: Whether y is z plus noise: the law of y - z does not depend on z.
     shift_invariant: bool = False
+
+    def with_noise(self, var: float) -> Self:
+        """The channel with noise of this variance (of a Student t the squared scale)."""
+        raise checks.refuse(
+            "noise",
+            f"{var:g} for {self!r}",
+            "a channel that has noise of its own",
+            "give the channel itself",
+        )
+
+    def weighted(self, weight: Array) -> Channel:
+        """The channel of rows that count `weight` times each: P(y | z) to that power."""
+        raise checks.refuse(
+            "sample_weight",
+            f"fractions or very large weights for {self!r}",
+            "whole numbers",
+            "round the weights",
+        )
+
+    def unweighted(self) -> Channel:
+        """The channel of rows that count once, as learned from weighted ones."""
+        return self
+
+    @property
+    def predicts_probabilities(self) -> bool:
+        """Whether y has finitely many values, so that `predict_proba` gives their probabilities."""
+        return False
+
+    def predict_proba(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
+        """Probability of each value of y, along a last axis, under z ~ N(omega, V)."""
+        raise checks.refuse(
+            "channel", repr(self), "a channel with finitely many outcomes", "use predict"
+        )
 
     def edges(self) -> Array:
         """Values of z where P(y | z) may change abruptly."""
@@ -113,6 +148,10 @@ class Channel(Parametric, ABC):
             density = np.exp(self.log_partition(y[..., j], 0.0, 0.0))
             total = total + weights[..., j] * density * np.square(self.score(y[..., j]))
         return total
+
+    def at(self, where: Places) -> Self:
+        """The channel of the rows at `where`; itself where all rows share everything."""
+        return self._at(where)
 
     def kernel(self) -> Kernel | None:
         """A compiled twin of `output`, where there is one; None has the sweeps use `output`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -23,7 +23,7 @@ class Gaussian(Channel):
     Parameters
     ----------
     var : float or (M,) array
-        Variance Delta of the noise, var >= 0, one for all rows or one a row.
+        Variance Delta of the noise, var >= 0, one for all rows or one per row.
 
     Examples
     --------
@@ -33,7 +33,9 @@ class Gaussian(Channel):
     (array([0.5]), array([0.5]))
     """
 
+    name: ClassVar[str | None] = "gaussian"
     names = ("var",)
+    has_noise = True
     shift_invariant = True
     #: Residuals of relative size 1e-14 are still above the rounding of Phi x.
     _NOISELESS_RESOLUTION = 1e-28
@@ -44,7 +46,10 @@ class Gaussian(Channel):
         self.error_floor = NOISE_FLOOR if not self.var.any() else 0.0
 
     def _total(self, V: ArrayOrFloat) -> Array:
-        return np.asarray(np.maximum(self.var, NOISE_FLOOR) + V)
+        return self._noise() + V
+
+    def _noise(self) -> Array:
+        return np.asarray(np.maximum(self.var, NOISE_FLOOR))
 
     def log_partition(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
         total = self._total(V)
@@ -58,7 +63,7 @@ class Gaussian(Channel):
     def kernel(self) -> Kernel:
         from miniamp.channels import kernels  # only now: the compiler is slow to import
 
-        return Kernel(kernels.gaussian, packed(np.maximum(self.var, NOISE_FLOOR)))
+        return Kernel(kernels.gaussian, packed(self._noise()))
 
     def predict(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
         mean, var = np.broadcast_arrays(np.asarray(omega, dtype=np.float64), V + self.var)
@@ -79,6 +84,12 @@ class Gaussian(Channel):
         growth = noise_growth(self.var, *self.output(y, omega, V))
         return self.replaced(var=self.var * growth)
 
+    def with_noise(self, var: float) -> Self:
+        return self.replaced(var=var)
+
+    def weighted(self, weight: Array) -> Channel:
+        return WeightedGaussian(self.var, weight)
+
     def score(self, y: Array) -> Array:
         return np.asarray(y / np.maximum(self.var, NOISE_FLOOR))
 
@@ -98,3 +109,43 @@ class Gaussian(Channel):
             return None
         curvature = float(1.0 / self._total(variance))
         return curvature, float(true._total(mse)) * curvature**2, curvature
+
+
+class WeightedGaussian(Gaussian):
+    """Gaussian noise, each row seen `weight` times with the same y: noise of variance var/weight.
+
+    Parameters
+    ----------
+    var : float
+        Variance of the noise of a row of weight 1.
+    weight : (M,) array
+        Positive weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> WeightedGaussian(var=1.0, weight=np.array([2.0])).output(np.array([1.0]), 0.0, 0.5)
+    (array([1.]), array([1.]))
+    """
+
+    name = None
+    names = ("var", "weight")  # type: ignore[assignment]  # one more than the base class has
+
+    def __init__(self, var: Given = 1.0, weight: Given = 1.0) -> None:
+        super().__init__(var)
+        self.weight = checks.parameter("weight", weight, above=0.0)
+
+    def _noise(self) -> Array:
+        return np.asarray(np.maximum(self.var / self.weight, NOISE_FLOOR))
+
+    def fitted(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Self:
+        """The channel after one EM step: what rows repeated `weight` times would show."""
+        g, curvature = self.output(y, omega, V)
+        residual = np.square(y - omega - V * g) + V - np.square(V) * curvature
+        return self.replaced(var=np.sum(self.weight * residual) / np.sum(self.weight))
+
+    def weighted(self, weight: Array) -> Channel:
+        return self.replaced(weight=self.weight * weight)
+
+    def unweighted(self) -> Gaussian:
+        return Gaussian(self.var)

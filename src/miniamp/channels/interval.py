@@ -49,6 +49,8 @@ class Interval(Channel):
     """
 
     names = ("thresholds", "var")
+    has_noise = True
+    predicts_probabilities = True
     trailing: ClassVar[dict[str, int]] = {"thresholds": 1}
     #: As for the perceptron: rows that are certain of their bin say nothing more.
     _NOISELESS_RESOLUTION = 1e-6
@@ -108,6 +110,9 @@ class Interval(Channel):
     def fitted(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Self:
         growth = noise_growth(self.var, *self.output(y, omega, V))
         return self.replaced(var=self.var * growth)
+
+    def with_noise(self, var: float) -> Self:
+        return self.replaced(var=var)
 
     def _slice(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Slice, Array]:
         """The bin in standard deviations from omega, integrated; and the standard deviation."""

@@ -6,8 +6,7 @@ import numpy as np
 from scipy.special import expit, log_expit
 
 from miniamp.arrays import Array, ArrayOrFloat
-from miniamp.channels.labels import Binary
-from miniamp.channels.smooth import Smooth
+from miniamp.channels.smooth import Binary, Smooth
 from miniamp.kernel import Kernel, packed, read_only
 
 
@@ -27,6 +26,8 @@ class Logistic(Binary, Smooth):
     >>> g, curvature
     (array([0.5]), array([0.25]))
     """
+
+    name = "logistic"
 
     def log_likelihood(self, y: ArrayOrFloat, z: Array) -> Array:
         return np.asarray(log_expit(y * z))

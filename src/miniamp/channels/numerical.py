@@ -146,6 +146,10 @@ class Numerical(Channel):
         mean = (p * y).sum(axis=-1)
         return mean, (p * np.square(y - mean[..., None])).sum(axis=-1)
 
+    @property
+    def predicts_probabilities(self) -> bool:
+        return not isinstance(self.support, str)
+
     def predict_proba(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
         """Probabilities of the labels in increasing order, along a last axis."""
         if isinstance(self.support, str):

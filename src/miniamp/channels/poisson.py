@@ -45,6 +45,7 @@ class Poisson(Smooth):
     Poisson(link='softplus', exposure=1)
     """
 
+    name = "poisson"
     names = ("exposure",)
 
     def __init__(self, link: str = "exp", exposure: Given = 1.0) -> None:

@@ -9,9 +9,9 @@ from scipy.special import erfcx, log_ndtr, ndtr
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.channels.base import noise_growth
+from miniamp.channels.base import Channel, noise_growth
 from miniamp.channels.gaussian import NOISE_FLOOR
-from miniamp.channels.labels import Binary
+from miniamp.channels.smooth import Binary
 from miniamp.kernel import Kernel, packed
 
 _SQRT_2_OVER_PI = np.sqrt(2.0 / np.pi)
@@ -38,7 +38,9 @@ class Probit(Binary):
     (0.5, 0.5)
     """
 
+    name = "probit"
     names = ("var",)
+    has_noise = True
     #: A recovered sign pattern puts every row infinitely far from its margin, where g = A = B = 0:
     #: the next iteration would un-learn the batch (errata E1).
     _NOISELESS_RESOLUTION = 1e-6
@@ -53,6 +55,15 @@ class Probit(Binary):
         # gives a very large residual, not an infinite one.
         scale = np.sqrt(np.maximum(self.var, NOISE_FLOOR) + V)
         return np.asarray(y * omega / scale), np.asarray(scale)
+
+    def log_likelihood(self, y: ArrayOrFloat, z: Array) -> Array:
+        """log P(y | z)."""
+        return np.asarray(log_ndtr(self._margin(y, z, 0.0)[0]))
+
+    def slopes(self, y: ArrayOrFloat, z: Array) -> tuple[Array, Array]:
+        """First and second derivative of log_likelihood in z."""
+        g, curvature = self.output(np.asarray(y), z, 0.0)
+        return g, -curvature
 
     def log_partition(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
         return np.asarray(log_ndtr(self._margin(y, omega, V)[0]))
@@ -86,6 +97,13 @@ class Probit(Binary):
         """
         growth = noise_growth(self.var, *self.output(y, omega, V))
         return self.replaced(var=self.var * growth)
+
+    def with_noise(self, var: float) -> Self:
+        return self.replaced(var=var)
+
+    def weighted(self, weight: Array) -> Channel:
+        # Without noise P is 0 or 1, and so is any power of it.
+        return super().weighted(weight) if self.var.any() else self
 
     def score(self, y: Array) -> Array:
         return np.asarray(y * np.sqrt(self.fisher()))

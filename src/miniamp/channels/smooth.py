@@ -1,4 +1,4 @@
-"""Channels whose likelihood is smooth and log-concave in z, averaged by adaptive quadrature."""
+"""Channels given by a smooth log-concave likelihood, and those of labels -1 and +1."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from abc import abstractmethod
 
 import numpy as np
 
-from miniamp.arrays import Array, ArrayOrFloat
+from miniamp import checks
+from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.base import Channel
 from miniamp.numerics.quadrature import V_FLOOR, Tilted, derivatives, peak_of, tilted
+from miniamp.parametric import Places
 
 
 class Smooth(Channel):
@@ -59,3 +61,110 @@ class Smooth(Channel):
         shape = self._shape_of(y, omega, V)
         y, omega, V = (np.broadcast_to(a, shape).astype(np.float64) for a in (y, omega, V))
         return y, omega, np.maximum(V, V_FLOOR)
+
+
+class Binary(Channel):
+    """A channel whose observations are the labels -1 and +1."""
+
+    predicts_probabilities = True
+
+    @abstractmethod
+    def log_likelihood(self, y: ArrayOrFloat, z: Array) -> Array:
+        """log P(y | z)."""
+
+    @abstractmethod
+    def slopes(self, y: ArrayOrFloat, z: Array) -> tuple[Array, Array]:
+        """First and second derivative of log_likelihood in z."""
+
+    def weighted(self, weight: Array) -> Channel:
+        return WeightedLabels(self, weight)
+
+    @abstractmethod
+    def predict_proba(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
+        """Probabilities of -1 and +1, along a last axis of length 2."""
+
+    def predict(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
+        minus, plus = np.moveaxis(self.predict_proba(omega, V), -1, 0)
+        return plus - minus, 4.0 * plus * minus
+
+    def outcomes(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
+        both = (*self._shape_of(omega, V), 2)
+        return np.broadcast_to([-1.0, 1.0], both), np.ones(both)
+
+    def checked(self, y: Given) -> Array:
+        return checked_signs(y)
+
+
+def checked_signs(y: Given) -> Array:
+    """Labels as -1.0 and +1.0, anything else refused by name."""
+    labels = checks.numeric("y", y)
+    strange = labels[np.abs(labels) != 1.0]
+    if strange.size:
+        raise checks.refuse(
+            "y",
+            f"the label {strange.flat[0]:g}",
+            "only -1 and +1",
+            "encode the classes as -1 and +1",
+        )
+    return labels
+
+
+class WeightedLabels(Binary, Smooth):
+    """Labels -1 and +1, each seen `weight` times: P(y | z) to the power of the weight.
+
+    Parameters
+    ----------
+    plain : Binary
+        The channel of a row of weight 1.
+    weight : (M,) array
+        Positive weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp.channels import Probit
+    >>> y, plain = np.array([1.0]), Probit(var=1.0)
+    >>> g, curvature = plain.weighted(np.array([1.0])).output(y, 0.3, 2.0)
+    >>> bool(np.allclose((g, curvature), plain.output(y, 0.3, 2.0)))
+    True
+    """
+
+    names = ("plain", "weight")
+
+    def __init__(self, plain: Binary, weight: Given) -> None:
+        self.plain = plain
+        self.weight = checks.parameter("weight", weight, above=0.0)
+
+    def at(self, where: Places) -> WeightedLabels:
+        weight = self.weight[where] if self.weight.ndim else self.weight
+        return WeightedLabels(self.plain.at(where), weight)
+
+    def log_likelihood(self, y: ArrayOrFloat, z: Array) -> Array:
+        return np.asarray(self.weight * self.plain.log_likelihood(y, z))
+
+    def slopes(self, y: ArrayOrFloat, z: Array) -> tuple[Array, Array]:
+        first, second = self.plain.slopes(y, z)
+        return self.weight * first, self.weight * second
+
+    def feature(self, y: Array) -> tuple[ArrayOrFloat, ArrayOrFloat]:
+        return 0.0, 1.0
+
+    def bracket(self, y: Array, omega: Array, V: Array) -> tuple[Array, Array]:
+        # The slope falls towards the side of y: from omega at most V times the slope there.
+        end = omega + V * self.slopes(y, omega)[0]
+        return np.minimum(omega, end), np.maximum(omega, end)
+
+    def predict_proba(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
+        return self.plain.predict_proba(omega, V)
+
+    def sample(self, rng: np.random.Generator, z: ArrayOrFloat) -> Array:
+        return self.plain.sample(rng, z)
+
+    def weighted(self, weight: Array) -> Channel:
+        return WeightedLabels(self.plain, self.weight * weight)
+
+    def unweighted(self) -> Channel:
+        return self.plain
+
+    def _outer(self, name: str) -> tuple[int, ...]:
+        return self.plain.shape if name == "plain" else super()._outer(name)

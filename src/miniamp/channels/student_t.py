@@ -53,7 +53,9 @@ class StudentT(Channel):
     (True, True)
     """
 
+    name = "student-t"
     names = ("df", "scale")
+    has_noise = True
     shift_invariant = True
 
     def __init__(self, df: Given = 4.0, scale: Given = 1.0) -> None:
@@ -103,6 +105,9 @@ class StudentT(Channel):
         surplus = noise * (np.square(residual) - 1.0 / total)
         growth = 1.0 + float(np.mean((weights * surplus).sum(axis=0)))
         return self.replaced(scale=self.scale * np.sqrt(growth))
+
+    def with_noise(self, var: float) -> Self:
+        return self.replaced(scale=np.sqrt(var))
 
     def score(self, y: Array) -> Array:
         return np.asarray((self.df + 1.0) * y / (self.df * np.square(self.scale) + np.square(y)))

@@ -359,7 +359,7 @@ class GramColumns(Columns):
         for i, column in enumerate(self._gram):
             here = slice(i, i + 1)
             B[i] = correlation[i] / noise + A[i] * mean[i]
-            own = prior.at(here) if hasattr(prior, "at") else prior
+            own = prior.at(here, len(mean))
             new, var[here] = own.moments(belief.A[here] + A[here], belief.B[here] + B[here])
             correlation -= (new - mean[here]) * column
             mean[here] = new

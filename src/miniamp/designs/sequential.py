@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
-from miniamp.kernel import kernel_of, read_only
+from miniamp.kernel import read_only
 from miniamp.posterior import Moments, Prior
 from miniamp.tilt import Tilt
 
@@ -68,7 +68,7 @@ def one_by_one(
         g, curvature = channel.at(here).output(y[here], np.atleast_1d(omega), np.atleast_1d(V))
         A[where] += curvature * squares
         B[where] += g * entries + curvature * squares * mean[where]
-        own = prior.at(where) if hasattr(prior, "at") else prior
+        own = prior.at(where, len(mean))
         mean[where], var[where] = own.moments(A[where], B[where])
         responses.g[m], responses.curvature[m] = g[0], curvature[0]
 
@@ -102,7 +102,7 @@ class HeldColumns(Columns):
         self, belief: Running, prior: Prior, noise: float, mean: Array, var: Array, residual: Array
     ) -> tuple[Array, Array]:
         A, B = np.empty(len(mean)), np.empty(len(mean))
-        kernel = kernel_of(prior)
+        kernel = prior.kernel(len(mean))
         if kernel is not None:
             self._kernels.descend(
                 *self._arrays(), self.power, kernel.parameters, kernel.address,
@@ -113,7 +113,7 @@ class HeldColumns(Columns):
             A[i] = self.power[i] / noise
             B[i] = entries @ residual[where] / noise + A[i] * mean[i]
             here = slice(i, i + 1)
-            own = prior.at(here) if hasattr(prior, "at") else prior
+            own = prior.at(here, len(mean))
             new, var[here] = own.moments(belief.A[here] + A[here], belief.B[here] + B[here])
             residual[where] -= (new - mean[here]) * entries
             mean[here] = new

@@ -16,7 +16,7 @@ from miniamp.channels.base import Channel
 from miniamp.designs import threads
 from miniamp.designs.base import Design, Sweep, row_blocks
 from miniamp.designs.sequential import KernelRows, Responses, Running
-from miniamp.kernel import flat, kernel_of
+from miniamp.kernel import flat
 from miniamp.posterior import Prior
 
 
@@ -109,7 +109,7 @@ class Swept(Design):
     def online(
         self, running: Running, y: Array, channel: Channel, prior: Prior, responses: Responses
     ) -> None:
-        output, moments = channel.kernel(), kernel_of(prior)
+        output, moments = channel.kernel(), prior.kernel(self.shape[1])
         if output is None or moments is None:
             return super().online(running, y, channel, prior, responses)
         rows = self._rows(slice(0, self.shape[0]))

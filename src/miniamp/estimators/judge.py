@@ -113,7 +113,7 @@ def class_probabilities(seen: list[Seen]) -> Array:
     against .098 so), and their odds divided by their sum too bold where labels are noisy (four
     classes that are nearly alike: 11 % off on average, against 5 %). tests/estimators has both.
     """
-    chances = [channel.predict_proba(omega, V) for channel, omega, V in seen]  # type: ignore[attr-defined]
+    chances = [channel.predict_proba(omega, V) for channel, omega, V in seen]
     if len(chances) == 1:
         return np.asarray(chances[0])
     minus, plus = np.moveaxis(np.stack(chances), -1, 0)

@@ -19,7 +19,6 @@ from miniamp.errors import ConflictError, ConflictWarning
 from miniamp.estimators.expectation import expected
 from miniamp.estimators.health import findings
 from miniamp.estimators.settings import Settings, coefficient_prior
-from miniamp.estimators.weights import unweighted, weighted
 from miniamp.evidence import AutoBatch, Frame
 from miniamp.evidence.auto import spectral_outlier
 from miniamp.evidence.batch import project
@@ -192,10 +191,17 @@ class Knowledge:
             # A second try is recorded in the history as a remedy.
             warnings.simplefilter("ignore", ConflictWarning)
             pairs = [
-                self._one(replace(m, channel=weighted(m.channel, weights)), design, y, make)
+                self._one(
+                    replace(
+                        m, channel=m.channel if weights is None else m.channel.weighted(weights)
+                    ),
+                    design,
+                    y,
+                    make,
+                )
                 for m, y in zip(models, Y.T, strict=True)
             ]
-        learned = tuple(replace(m, channel=unweighted(m.channel)) for m, _ in pairs)
+        learned = tuple(replace(m, channel=m.channel.unweighted()) for m, _ in pairs)
         return learned, [info for _, info in pairs]
 
     def _one(self, model: Model, design: Design, y: Array, make: Any) -> tuple[Model, Info]:

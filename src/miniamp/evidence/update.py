@@ -9,7 +9,7 @@ import numpy as np
 
 from miniamp.designs import Sweep
 from miniamp.evidence.base import power, relative_change
-from miniamp.kernel import flat, kernel_of
+from miniamp.kernel import flat
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt
 
@@ -31,7 +31,7 @@ class Update(NamedTuple):
 
 def updated(belief: Posterior, estimate: Moments, sweep: Sweep) -> Update:
     """The estimate after a sweep, in one compiled pass where the prior has a kernel."""
-    kernel = kernel_of(belief.prior) if belief.size >= WORTH_COMPILING else None
+    kernel = belief.prior.kernel(belief.size) if belief.size >= WORTH_COMPILING else None
     if kernel is None:
         tilt = Tilt(sweep.curvature, sweep.pull + sweep.curvature * estimate.mean)
         new = belief.tilted(tilt).moments

@@ -1,6 +1,8 @@
-"""Priors: what is known of a coefficient before any data. One a file."""
+"""Priors: what is known of a coefficient before any data. One per file."""
 
-from miniamp.priors.base import ScalarPrior
+from typing import TypeVar
+
+from miniamp.priors.base import BasePrior, ScalarPrior
 from miniamp.priors.discrete import Discrete
 from miniamp.priors.gauss_bernoulli import GaussBernoulli
 from miniamp.priors.gaussian import Gaussian
@@ -21,6 +23,7 @@ from miniamp.priors.sparse_non_negative import SparseNonNegative
 from miniamp.priors.with_intercept import WithIntercept
 
 __all__ = [
+    "BasePrior",
     "Discrete",
     "GaussBernoulli",
     "Gaussian",
@@ -38,4 +41,26 @@ __all__ = [
     "SparseNonNegative",
     "SparseRows",
     "WithIntercept",
+    "by_name",
 ]
+
+Kind = TypeVar("Kind", bound=BasePrior)
+
+
+def by_name(kind: type[Kind] = ScalarPrior) -> dict[str, type[Kind]]:  # type: ignore[assignment]
+    """The priors that have a name, of coefficients or (`kind=RowPrior`) of rows.
+
+    Whatever lists priors asks here: one that this package exports and that has a `name` is known to
+    estimators, the command line and reports. `default()` of the class is what the name stands for.
+
+    Examples
+    --------
+    >>> from miniamp import priors
+    >>> priors.by_name()["sparse"].default()
+    GaussBernoulli(rho=0.5, mean=0, var=1)
+    >>> sorted(priors.by_name(priors.RowPrior))
+    ['gaussian', 'nonnegative']
+    """
+    exported = (globals()[name] for name in __all__)
+    found = (one for one in exported if isinstance(one, type) and issubclass(one, kind))
+    return {one.name: one for one in found if one.name is not None}

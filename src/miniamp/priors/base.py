@@ -1,17 +1,17 @@
-"""What every scalar prior has, and what it gets for nothing."""
+"""What every prior has, and what a prior of one coefficient gets for nothing."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
-from typing import NamedTuple, Self
+from collections.abc import Collection, Mapping
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat
 from miniamp.kernel import Kernel
-from miniamp.parametric import Parametric
+from miniamp.parametric import Parametric, Places
 from miniamp.tilt import Tilt
 
 
@@ -23,15 +23,14 @@ class Components(NamedTuple):
     variances: Array  #: (K,), >= 0
 
 
-class ScalarPrior(Parametric, ABC):
-    """A distribution of one coefficient, given by its log-partition under a tilt.
+class BasePrior(Parametric, ABC):
+    """What algorithms ask of any prior: of a coefficient, of a row, or with an intercept."""
 
-    All methods are elementwise and broadcast A, B and the hyper-parameters against each other.
-    """
-
-    def no_tilt(self, size: int) -> Tilt:
-        """The tilt that says nothing, for `size` coordinates."""
-        return Tilt.none(size)
+    #: Hyper-parameters that measure how wide the prior is, and the power of x they are in:
+    #: {"var": 2}, since a variance is in squared units of x.
+    widths: ClassVar[Mapping[str, int]] = {}
+    #: Hyper-parameters that are places on the axis, in the units of x.
+    centres: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
@@ -51,11 +50,23 @@ class ScalarPrior(Parametric, ABC):
     ) -> Array:
         """Draws under the tilt (A, B), of shape `size`; without a tilt, from the prior itself."""
 
-    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
-        """The prior after one EM step: hyper-parameters learned from the tilts of all coordinates.
+    def no_tilt(self, size: int) -> Tilt:
+        """The tilt that says nothing, for `size` coefficients."""
+        return Tilt.none(size)
 
-        The step never lowers the sum of `log_partition` over the coordinates. Only what is shared
-        is learned: a hyper-parameter with one value a coordinate stays as it is, and so does one
+    def at(self, where: Places, size: int) -> BasePrior:
+        """The prior of the coefficients at `where`, out of `size`; itself where all is shared."""
+        return self._at(where)
+
+    def kernel(self, size: int) -> Kernel | None:
+        """A compiled twin of `moments` for `size` coefficients; None has `moments` used instead."""
+        return None
+
+    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
+        """The prior after one EM step: hyper-parameters learned from the tilts of all coefficients.
+
+        The step never lowers the sum of `log_partition` over the coefficients. Only what is shared
+        is learned: a hyper-parameter with one value per coefficient stays as it is, and so does one
         named in `fixed`. A prior with nothing to learn returns itself.
 
         Parameters
@@ -69,6 +80,59 @@ class ScalarPrior(Parametric, ABC):
         """
         self._free(fixed)
         return self
+
+    @property
+    def coefficients(self) -> BasePrior:
+        """The prior of the coefficients alone, without that of an intercept beside them."""
+        return self
+
+    def rescaled(self, factor: float, fixed: Collection[str] = ()) -> Self:
+        """The prior of factor * x; an intercept's stays, and so do the names in `fixed`.
+
+        A prior without a width, such as one of fixed points, returns itself.
+        """
+        powers = {**self.widths, **dict.fromkeys(self.centres, 1)}
+        changed = {n: getattr(self, n) * factor**k for n, k in powers.items() if n not in fixed}
+        return self.replaced(**changed) if changed else self
+
+    def free_widths(self, fixed: Collection[str] = ()) -> tuple[str, ...]:
+        """The widths that may be learned: all but those in `fixed`."""
+        return tuple(name for name in self.widths if name not in fixed)
+
+    def typical_power(self, size: int) -> float:
+        """The median over `size` coefficients of E x^2, without the intercept."""
+        nothing = np.zeros(size)
+        mean, var = self.moments(nothing, nothing)
+        return float(np.median(np.square(mean) + var))
+
+    def with_intercept_var(self, var: float) -> Self:
+        """The prior with this variance for its intercept, where it has one."""
+        return self
+
+    def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        """Posterior probability that a coefficient is not exactly zero: 1 without a point there."""
+        return np.ones(np.broadcast_shapes(self.shape, np.shape(A), np.shape(B)))
+
+    def _free(self, fixed: Collection[str]) -> frozenset[str]:
+        """Names of the hyper-parameters that EM may change: shared, and not held."""
+        held = (fixed,) if isinstance(fixed, str) else tuple(fixed)
+        for name in held:
+            if name not in self.names:
+                raise checks.refuse(
+                    "fixed", repr(name), f"names among {', '.join(self.names)}", "drop it"
+                )
+        return frozenset(n for n in self.names if n not in held and self._outer(n) in ((), (1,)))
+
+    def _learned(self, free: frozenset[str], **values: object) -> Self:
+        """A copy with those of `values` that are free."""
+        return self.replaced(**{name: v for name, v in values.items() if name in free})
+
+
+class ScalarPrior(BasePrior):
+    """A distribution of one coefficient, given by its log-partition under a tilt.
+
+    All methods are elementwise and broadcast A, B and the hyper-parameters against each other.
+    """
 
     def components(self) -> Components | None:
         """This prior as a finite mixture of Gaussians and points, None where it is not one.
@@ -84,25 +148,10 @@ class ScalarPrior(Parametric, ABC):
             return parts.means
         return np.append(np.ravel(self.moments(0.0, 0.0)[0]), 0.0)
 
-    def _free(self, fixed: Collection[str]) -> frozenset[str]:
-        """Names of the hyper-parameters that EM may change: shared, and not held."""
-        held = (fixed,) if isinstance(fixed, str) else tuple(fixed)
-        for name in held:
-            if name not in self.names:
-                raise checks.refuse(
-                    "fixed", repr(name), f"names among {', '.join(self.names)}", "drop it"
-                )
-        return frozenset(n for n in self.names if n not in held and self._outer(n) in ((), (1,)))
-
-    def _learned(self, free: frozenset[str], **values: ArrayOrFloat) -> Self:
+    def _learned(self, free: frozenset[str], **values: ArrayOrFloat) -> Self:  # type: ignore[override]
         """A copy with those of `values` that are free, each in the shape it had."""
-        return self.replaced(
-            **{n: np.reshape(v, np.shape(getattr(self, n))) for n, v in values.items() if n in free}
-        )
-
-    def kernel(self) -> Kernel | None:
-        """A compiled twin of `moments`, where there is one; None has the loops use `moments`."""
-        return None
+        shaped = {n: np.reshape(v, np.shape(getattr(self, n))) for n, v in values.items()}
+        return super()._learned(free, **shaped)
 
     def _shape_of(
         self, size: int | tuple[int, ...] | None, A: ArrayOrFloat, B: ArrayOrFloat

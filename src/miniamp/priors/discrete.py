@@ -59,6 +59,9 @@ class Discrete(ScalarPrior):
         """Posterior probability of each point, along a last axis of length K."""
         return self._terms(A, B)[1]
 
+    def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        return np.asarray(np.sum(self.probabilities(A, B), axis=-1, where=self.points != 0.0))
+
     def sample(
         self,
         rng: np.random.Generator,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -29,6 +29,9 @@ class Gaussian(ScalarPrior):
     """
 
     names = ("mean", "var")
+    name = "gaussian"
+    widths: ClassVar[dict[str, int]] = {"var": 2}
+    centres = ("mean",)
 
     def __init__(self, mean: Given = 0.0, var: Given = 1.0) -> None:
         self.mean = checks.parameter("mean", mean)
@@ -44,7 +47,7 @@ class Gaussian(ScalarPrior):
         mean, var = gaussian_moments(self.mean, self.var, A, B)
         return mean, np.broadcast_to(var, np.shape(mean))
 
-    def kernel(self) -> Kernel:
+    def kernel(self, size: int) -> Kernel:
         from miniamp.priors import kernels  # only now: the compiler is slow to import
 
         return Kernel(kernels.gaussian, packed(self.mean, self.var))

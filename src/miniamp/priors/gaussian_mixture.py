@@ -33,6 +33,8 @@ class GaussianMixture(ScalarPrior):
     """
 
     names = ("weights", "means", "vars")
+    widths: ClassVar[dict[str, int]] = {"vars": 2}
+    centres = ("means",)
     trailing: ClassVar[dict[str, int]] = {"weights": 1, "means": 1, "vars": 1}
 
     def __init__(self, weights: Given, means: Given, vars: Given) -> None:  # noqa: A002
@@ -62,6 +64,10 @@ class GaussianMixture(ScalarPrior):
     def probabilities(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         """Posterior probability of each component, along a last axis of length K."""
         return self._parts(A, B)[0]
+
+    def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        zero = (self.means == 0.0) & (self.vars == 0.0)
+        return np.asarray(np.sum(self.probabilities(A, B), axis=-1, where=~zero))
 
     def sample(
         self,

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from miniamp.arrays import Array
 from miniamp.compiled import inlined, moments_kernel
-from miniamp.instructions import bits_of, float_of
+from miniamp.instructions import bits_of, fill_moments, float_of
 
 #: Added to a number and taken off again, it leaves the nearest integer, whose bits are its last.
 _ROUNDING = 1.5 * 2.0**52
@@ -121,3 +123,30 @@ def rademacher(A: Array, B: Array, parameters: Array, mean: Array, var: Array) -
     step = 1 if len(parameters) > 1 else 0
     for i in range(len(B)):
         mean[i], var[i] = rademacher_one(B[i], parameters[i * step, 0])
+
+
+@moments_kernel
+def with_intercept(A: Array, B: Array, parameters: Array, mean: Array, var: Array) -> None:
+    """Another prior's kernel, and a Gaussian of mean 0 wherever there is an intercept.
+
+    Parameters: the variance of the intercept, 0 for other coefficients; the address of the other
+    prior's kernel, negative where each coefficient has numbers of its own; those numbers.
+    """
+    n, columns = len(B), parameters.shape[1] - 2
+    start = 0
+    while start < n:
+        if parameters[start, 0] > 0.0:
+            mean[start], var[start] = gaussian_one(A[start], B[start], 0.0, parameters[start, 0])
+            start += 1
+            continue
+        end = start + 1
+        while end < n and parameters[end, 0] == 0.0:
+            end += 1
+        address = int(parameters[start, 1])
+        own = np.empty((1 if address > 0 else end - start, columns))
+        for k in range(len(own)):
+            for c in range(columns):
+                own[k, c] = parameters[start + k, 2 + c]
+        here = slice(start, end)
+        fill_moments(abs(address), A[here], B[here], own, mean[here], var[here])
+        start = end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.special import expit
@@ -37,6 +37,8 @@ class Laplace(ScalarPrior):
     """
 
     names = ("scale",)
+    name = "laplace"
+    widths: ClassVar[dict[str, int]] = {"scale": 1}
 
     def __init__(self, scale: Given = 1.0) -> None:
         self.scale = checks.parameter("scale", scale, above=0.0)

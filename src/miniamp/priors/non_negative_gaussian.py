@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -32,6 +32,9 @@ class NonNegativeGaussian(ScalarPrior):
     """
 
     names = ("mean", "var")
+    name = "nonnegative"
+    widths: ClassVar[dict[str, int]] = {"var": 2}
+    centres = ("mean",)
 
     def __init__(self, mean: Given = 0.0, var: Given = 1.0) -> None:
         self.mean = checks.parameter("mean", mean)

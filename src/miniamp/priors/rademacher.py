@@ -49,7 +49,7 @@ class Rademacher(ScalarPrior):
         # 1 - mean^2 would round to zero where the variance is still known to full precision.
         return np.tanh(0.5 * log_odds), np.asarray(4.0 * plus * minus)
 
-    def kernel(self) -> Kernel:
+    def kernel(self, size: int) -> Kernel:
         from miniamp.priors import kernels  # only now: the compiler is slow to import
 
         return Kernel(kernels.rademacher, packed(logit(self.p)))

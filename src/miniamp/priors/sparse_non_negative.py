@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.special import expit, logit
@@ -33,11 +33,18 @@ class SparseNonNegative(ScalarPrior):
     """
 
     names = ("rho", "mean", "var")
+    name = "sparse-nonnegative"
+    widths: ClassVar[dict[str, int]] = {"var": 2}
+    centres = ("mean",)
 
     def __init__(self, rho: Given = 0.1, mean: Given = 0.0, var: Given = 1.0) -> None:
         self.rho = checks.parameter("rho", rho, above=0.0, most=1.0)
         self.mean = checks.parameter("mean", mean)
         self.var = checks.parameter("var", var, above=0.0)
+
+    @classmethod
+    def default(cls) -> Self:
+        return cls(rho=0.5)
 
     def log_odds(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         """log of the odds that the coefficient is not zero; never overflows, unlike the odds."""

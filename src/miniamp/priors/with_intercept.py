@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.parametric import Parametric
-from miniamp.priors.base import ScalarPrior
+from miniamp.kernel import Kernel, read_only
+from miniamp.parametric import Places
+from miniamp.priors.base import BasePrior, ScalarPrior
 from miniamp.priors.gaussian import Gaussian
 from miniamp.tilt import Tilt
 
 
-class WithIntercept(Parametric):
+class WithIntercept(BasePrior):
     """The prior `inner` for all coefficients but the last, which is N(0, intercept_var).
 
     The last column of the rows is then constant (`evidence.Frame` appends it). Arguments have the
@@ -24,7 +25,7 @@ class WithIntercept(Parametric):
     Parameters
     ----------
     inner : ScalarPrior
-        Prior of the other coefficients.
+        Prior of the other coefficients; its hyper-parameters are shared, or one per coefficient.
     intercept_var : float
         Variance of the intercept: wide, so that it says nothing.
 
@@ -38,11 +39,14 @@ class WithIntercept(Parametric):
     """
 
     names = ("inner", "intercept_var")
+    #: Where among the coefficients the intercept is; elsewhere than last in a part (`at`) only.
+    _place = -1
 
     def __init__(self, inner: ScalarPrior, intercept_var: Given = 1e4) -> None:
         self.inner = inner
-        self.intercept_var = checks.parameter("intercept_var", intercept_var, above=0.0)
+        self.intercept_var = checks.number("intercept_var", intercept_var, above=0.0)
         self.last = Gaussian(var=self.intercept_var)
+        self._kept: Kernel | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -50,18 +54,63 @@ class WithIntercept(Parametric):
         return () if shared else (self.inner.shape[0] + 1,)
 
     def no_tilt(self, size: int) -> Tilt:
-        """The tilt that says nothing, for `size` coordinates, the intercept among them."""
+        """The tilt that says nothing, for `size` coefficients, the intercept among them."""
         return Tilt(np.zeros(size), np.zeros(size))
 
+    def at(self, where: Places, size: int) -> BasePrior:
+        """The prior of the coefficients at `where`, out of `size` with the intercept."""
+        if isinstance(where, slice):
+            places = np.arange(*where.indices(size))
+        else:
+            places = np.atleast_1d(where)
+            places = np.where(places < 0, places + size, places)
+        intercepts = np.flatnonzero(places == size - 1)
+        others = self.inner.at(np.delete(places, intercepts), size - 1)
+        if intercepts.size == 0:
+            return others
+        if intercepts.size == places.size:
+            return self.last
+        part = self.replaced(inner=others)
+        part._place = int(intercepts[0])
+        return part
+
     def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        (a, b), (a_last, b_last) = _split(A, B)
-        return _joined(self.inner.log_partition(a, b), self.last.log_partition(a_last, b_last))
+        others, last = self._split(A, B)
+        return self._joined(self.inner.log_partition(*others), self.last.log_partition(*last))
 
     def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
-        others, last = _split(A, B)
-        pairs = zip(self.inner.moments(*others), self.last.moments(*last), strict=True)
-        mean, var = (_joined(a, b) for a, b in pairs)
-        return mean, var
+        others, last = self._split(A, B)
+        (mean, var), (last_mean, last_var) = self.inner.moments(*others), self.last.moments(*last)
+        return self._joined(mean, last_mean), self._joined(var, last_var)
+
+    def kernel(self, size: int) -> Kernel | None:
+        # Kept, since every iteration asks: at N = 20,000 the table takes half of an update.
+        if self._kept is None or len(self._kept.parameters) != size:
+            self._kept = self._made(size)
+        return self._kept
+
+    def _made(self, size: int) -> Kernel | None:
+        inner = self.inner.kernel(size - 1)
+        if inner is None:
+            return None
+        from miniamp.priors import kernels  # only now: the compiler is slow to import
+
+        shared = len(inner.parameters) == 1
+        table = np.zeros((size, 2 + inner.parameters.shape[1]))
+        table[-1, 0] = self.intercept_var
+        table[:-1, 1] = inner.address if shared else -inner.address
+        table[:-1, 2:] = inner.parameters
+        return Kernel(kernels.with_intercept, read_only(table))
+
+    def __getstate__(self) -> dict[str, object]:
+        """Everything but the kernel: an address means nothing in another process."""
+        return {**self.__dict__, "_kept": None}
+
+    def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        others, last = self._split(A, B)
+        return self._joined(
+            self.inner.inclusion_probability(*others), self.last.inclusion_probability(*last)
+        )
 
     def sample(
         self,
@@ -74,26 +123,53 @@ class WithIntercept(Parametric):
         if size is None:
             size = np.broadcast_shapes(np.shape(A), np.shape(B))
         shape = (size,) if isinstance(size, int) else size
-        others, last = _split(np.broadcast_to(A, shape), np.broadcast_to(B, shape))
-        return _joined(
+        others, last = self._split(np.broadcast_to(A, shape), np.broadcast_to(B, shape))
+        return self._joined(
             self.inner.sample(rng, (*shape[:-1], shape[-1] - 1), *others),
             self.last.sample(rng, (*shape[:-1], 1), *last),
         )
 
     def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
         """The prior with `inner` after one EM step; the intercept's width stays."""
-        (a, b), _ = _split(A, B)
-        return self.replaced(inner=self.inner.fitted(a, b, fixed))
+        return self.replaced(inner=self.inner.fitted(*self._split(A, B)[0], fixed))
+
+    @property
+    def coefficients(self) -> ScalarPrior:
+        return self.inner
+
+    def rescaled(self, factor: float, fixed: Collection[str] = ()) -> Self:
+        return self.replaced(inner=self.inner.rescaled(factor, fixed))
+
+    def free_widths(self, fixed: Collection[str] = ()) -> tuple[str, ...]:
+        return self.inner.free_widths(fixed)
+
+    def typical_power(self, size: int) -> float:
+        return self.inner.typical_power(size - 1) if size > 1 else float(self.intercept_var)
+
+    def with_intercept_var(self, var: float) -> Self:
+        return self.replaced(intercept_var=var)
+
+    def change_from(self, old: Self) -> float:
+        own = abs(self.intercept_var - old.intercept_var) / self.intercept_var
+        return max(own, self.inner.change_from(old.inner))
 
     def _outer(self, name: str) -> tuple[int, ...]:
         return self.shape if name == "inner" else ()
 
+    def _split(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[_Tilts, _Tilts]:
+        """(A, B) of all other coefficients, and of the intercept, which keeps its axis."""
+        A, B = np.broadcast_arrays(np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64))
+        k = self._place
+        if k == -1:
+            return _Tilts(A[..., :-1], B[..., :-1]), _Tilts(A[..., -1:], B[..., -1:])
+        others = _Tilts(np.delete(A, k, axis=-1), np.delete(B, k, axis=-1))
+        return others, _Tilts(A[..., k : k + 1], B[..., k : k + 1])
 
-def _split(A: ArrayOrFloat, B: ArrayOrFloat) -> Any:
-    """(A, B) of all coefficients but the last, and of the last, which keeps its axis."""
-    A, B = np.broadcast_arrays(np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64))
-    return (A[..., :-1], B[..., :-1]), (A[..., -1:], B[..., -1:])
+    def _joined(self, others: Array, last: Array) -> Array:
+        k = others.shape[-1] if self._place == -1 else self._place
+        return np.concatenate([others[..., :k], last, others[..., k:]], axis=-1)
 
 
-def _joined(others: Array, last: Array) -> Array:
-    return np.concatenate([others, last], axis=-1)
+class _Tilts(NamedTuple):
+    A: Array
+    B: Array

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any, Self
+from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.parametric import Parametric
+from miniamp.priors.base import BasePrior
 from miniamp.tilt import Tilt
 
 #: Rows whose covariances are held at once: bounds the memory at this times R^2 numbers.
 CHUNK = 4096
 
 
-class RowPrior(Parametric, ABC):
+class RowPrior(BasePrior):
     """A distribution of one row of a factor, given by its log-partition under a tilt.
 
     A tilt exp(-x'Ax/2 + B'x) has one A (R, R) for all rows and one B (N, R), a row each.
@@ -66,9 +67,13 @@ class RowPrior(Parametric, ABC):
     def draw(self, uniforms: Array) -> Array:
         """Rows (n, R) of the prior from uniforms (n, R + 1): the door for quasi-Monte Carlo."""
 
-    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Self:
-        """The prior after one EM step on the rows with tilts (A, B); itself if nothing is free."""
-        return self
+    def typical_power(self, size: int) -> float:
+        mean, cov = self.moments(self.no_tilt(1).A, self.no_tilt(1).B)
+        return float(np.median(np.square(mean) + np.diagonal(cov, axis1=-2, axis2=-1)))
+
+    def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        """Posterior probability that a row is not exactly zero, (N,)."""
+        return np.ones(np.shape(B)[:-1])
 
     # What state evolution asks; a closed form overrides the average over given draws.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -35,6 +36,9 @@ class GaussianRows(RowPrior):
 
     names = ("mean", "cov")
     trailing: ClassVar[dict[str, int]] = {"mean": 1, "cov": 2}
+    name = "gaussian"
+    widths: ClassVar[dict[str, int]] = {"cov": 2}
+    centres = ("mean",)
 
     def __init__(self, dim: int, mean: Given = 0.0, cov: Given = 1.0) -> None:
         self.dim = checks.count("dim", dim)
@@ -68,11 +72,11 @@ class GaussianRows(RowPrior):
             self.mean + ndtri(uniforms[:, : self.dim]) @ np.linalg.cholesky(self.cov).T
         )
 
-    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Self:
+    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
         mean, cov = self.moments(A, np.reshape(B, (-1, self.dim)))
-        centre = mean.mean(axis=0)
+        centre = mean.mean(axis=0) if "mean" in self._free(fixed) else self.mean
         spread = (mean - centre).T @ (mean - centre) / len(mean)
-        return self.replaced(mean=centre, cov=cov + spread)
+        return self._learned(self._free(fixed), mean=centre, cov=cov + spread)
 
     def overlap(self, A: Array, rows: Array, noise: Array) -> Array:
         return self.second_moment(rows) - self.moments(A, self.mean)[1]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Collection
+from typing import Self
 
 import numpy as np
 
@@ -117,14 +118,18 @@ class MeanFieldRows(RowPrior):
         quantiles = np.sort(self.prior.sample(rng, uniforms.size))
         return np.asarray(quantiles[(uniforms[:, : self.dim] * quantiles.size).astype(np.int64)])
 
-    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Self:
+    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
         A = self._matrix(A)
         _, field = self._solve(A, np.reshape(np.asarray(B, dtype=np.float64), (-1, self.dim)))
-        fit: Any = getattr(self.prior, "fitted", None)
-        if fit is None:
-            return self
         precision = np.broadcast_to(np.diag(A), field.shape)
-        return self.replaced(prior=fit(precision.ravel(), field.ravel()))
+        fitted = self.prior.fitted(precision.ravel(), field.ravel())
+        return self._learned(self._free(fixed), prior=fitted)
+
+    def rescaled(self, factor: float, fixed: Collection[str] = ()) -> Self:
+        return self.replaced(prior=self.prior.rescaled(factor, fixed))
+
+    def free_widths(self, fixed: Collection[str] = ()) -> tuple[str, ...]:
+        return self.prior.free_widths(fixed)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.prior!r}, dim={self.dim})"

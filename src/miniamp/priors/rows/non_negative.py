@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Self
 
 import numpy as np
@@ -35,16 +36,23 @@ class NonNegativeRows(MeanFieldRows):
     """
 
     names = ("var",)
+    name = "nonnegative"
 
     def __init__(self, dim: int, var: Given = 1.0) -> None:
         super().__init__(NonNegativeGaussian(var=checks.number("var", var, above=0.0)), dim)
         self.var = checks.number("var", var, above=0.0)
 
-    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Self:
+    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
         A = self._matrix(A)
         _, field = self._solve(A, np.reshape(np.asarray(B, dtype=np.float64), (-1, self.dim)))
         mean, var = self.prior.moments(np.diag(A), field)
-        return self.replaced(var=float(np.mean(np.square(mean) + var)))
+        return self._learned(self._free(fixed), var=float(np.mean(np.square(mean) + var)))
+
+    def rescaled(self, factor: float, fixed: Collection[str] = ()) -> Self:
+        return self if "var" in fixed else self.replaced(var=self.var * factor**2)
+
+    def free_widths(self, fixed: Collection[str] = ()) -> tuple[str, ...]:
+        return () if "var" in fixed else ("var",)
 
     def draw(self, uniforms: Array) -> Array:
         return np.asarray(np.sqrt(self.var) * ndtri(0.5 + 0.5 * uniforms[:, : self.dim]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar, Self
 
 import numpy as np
@@ -76,9 +77,9 @@ class OneHot(RowPrior):
         edges = np.cumsum(self.weights)[:-1]
         return np.asarray(np.eye(self.dim)[np.searchsorted(edges, uniforms[:, self.dim])])
 
-    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Self:
+    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
         mean = np.asarray(softmax(self._log_odds(A, B), axis=-1))
-        return self.replaced(weights=mean.reshape(-1, self.dim).mean(axis=0))
+        return self._learned(self._free(fixed), weights=mean.reshape(-1, self.dim).mean(axis=0))
 
     def label_loss(self, A: Array, rows: Array, noise: Array) -> float:
         log_odds = self._log_odds(A, rows @ A + noise @ root(A))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar, Self
 
 import numpy as np
@@ -37,6 +38,8 @@ class SparseRows(RowPrior):
 
     names = ("rho", "mean", "cov")
     trailing: ClassVar[dict[str, int]] = {"mean": 1, "cov": 2}
+    widths: ClassVar[dict[str, int]] = {"cov": 2}
+    centres = ("mean",)
 
     def __init__(self, dim: int, rho: float = 0.1, mean: Given = 0.0, cov: Given = 1.0) -> None:
         self.dim = checks.count("dim", dim)
@@ -68,7 +71,7 @@ class SparseRows(RowPrior):
         doubt = (active * expit(-log_odds)).reshape(-1, 1)
         return active[..., None] * mean, active.sum() * cov + (doubt * flat).T @ flat
 
-    def inclusion(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+    def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         """Probability under the tilt that a row is not zero, (N,)."""
         return self._parts(A, B)[1]
 
@@ -88,12 +91,13 @@ class SparseRows(RowPrior):
         rows = self.mean + ndtri(uniforms[:, : self.dim]) @ np.linalg.cholesky(self.cov).T
         return np.asarray(np.where(uniforms[:, self.dim :] < self.rho, rows, 0.0))
 
-    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Self:
+    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
         _, active, mean, cov = self._parts(A, np.reshape(B, (-1, self.dim)))
         total = active.sum()
-        centre = active @ mean / total
+        free = self._free(fixed)
+        centre = active @ mean / total if "mean" in free else self.mean
         spread = (active[:, None] * (mean - centre)).T @ (mean - centre) / total
         edge = np.finfo(np.float64).eps  # the ends of (0, 1) are other models
-        return self.replaced(
-            rho=float(np.clip(active.mean(), edge, 1.0 - edge)), mean=centre, cov=cov + spread
+        return self._learned(
+            free, rho=float(np.clip(active.mean(), edge, 1.0 - edge)), mean=centre, cov=cov + spread
         )
