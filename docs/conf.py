@@ -1,6 +1,5 @@
 """How Sphinx builds the manual: `make docs`."""
 
-import re
 from importlib.metadata import version as installed
 from pathlib import Path
 
@@ -20,6 +19,8 @@ extensions = [
 ]
 myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
 myst_heading_anchors = 3
+# A name between single backticks is code, in docstrings as in the pages.
+default_role = "code"
 exclude_patterns = ["_build", "figures", "images", "benchmarks/*"]
 # Types of parameters are words there, such as "(M,) array": not every one is a name to link to.
 suppress_warnings = ["ref.python"]
@@ -36,7 +37,8 @@ autodoc_member_order = "groupwise"
 autodoc_typehints = "none"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
-napoleon_use_ivar = True
+# "mean, std : (N,) arrays" describes both at once, as it does among parameters.
+napoleon_custom_sections = [("Attributes", "params_style")]
 
 html_theme = "furo"
 html_math_renderer = "mathml"
@@ -45,66 +47,6 @@ html_static_path = ["_static"]
 html_css_files = ["manual.css"]
 html_theme_options = {"navigation_with_keys": True}
 html_show_sphinx = False
-
-_CODE = re.compile(r"(``.*?``)")
-_SINGLE = re.compile(r"(?<![`:\w])`([^`]+)`(?![`_])")
-_GROUP = re.compile(r"(\w+(?:, \w+)+)( ?:.*|)")
-_NAME = re.compile(r"(\w*[^\W_])_(?![\w`])")
-
-
-def _outside_examples(lines, change):
-    in_example = False
-    for i, line in enumerate(lines):
-        in_example = bool(line.strip()) and (in_example or line.lstrip().startswith(">>>"))
-        if not in_example:
-            lines[i] = change(line)
-
-
-def _code(line):
-    """A line in which a name between single backticks is code."""
-    return _SINGLE.sub(r"``\1``", line)
-
-
-def _text(line):
-    """A line with all that reStructuredText would take for markup left as text.
-
-    Docstrings are written to be read as they are: coef_ is a name there, and |x| a length.
-    """
-    parts = _CODE.split(line)
-    for i in range(0, len(parts), 2):
-        parts[i] = _NAME.sub(r"\1\_", parts[i]).replace("|", r"\|")
-    return "".join(parts)
-
-
-def _ungrouped(lines):
-    """The lines with `a, b : type` among the attributes made an entry for each name.
-
-    Sphinx would take all names but the last for a type.
-    """
-    section, group, found = "", [], []
-
-    def told():
-        """Every name of the group with what is said of them all."""
-        for name in group[0]:
-            found.extend([f"{name}{group[1]}", *group[2]])
-        group.clear()
-
-    for line, below in zip(lines, [*lines[1:], ""], strict=True):
-        names = _GROUP.fullmatch(line)
-        if group and line[:1].strip():
-            told()
-        if below and not below.strip("-") and line.strip():
-            section = line
-        if section == "Attributes" and names:
-            group[:] = [names[1].split(", "), names[2], []]
-        elif group:
-            group[2].append(line)
-        else:
-            found.append(line)
-    if group:
-        told()
-    lines[:] = found
-
 
 HERE = Path(__file__).parent
 #: What the figures show; one without a line here is shown under its own name.
@@ -159,8 +101,3 @@ def _formula(block):
 def setup(app):
     app.add_html_math_renderer("mathml", (_formula(False), None), (_formula(True), None))
     app.connect("source-read", _with_what_there_is)
-    # Before and after napoleon, which turns sections into fields.
-    change = "autodoc-process-docstring"
-    app.connect(change, lambda *args: _ungrouped(args[-1]), priority=390)
-    app.connect(change, lambda *args: _outside_examples(args[-1], _code), priority=400)
-    app.connect(change, lambda *args: _outside_examples(args[-1], _text), priority=600)

@@ -98,7 +98,7 @@ def glm_stream(
     stratified : bool
         Take the quantiles of the prior for a truth, shuffled, instead of draws: the empirical law
         of the coefficients is then the prior, and most of the deviation from state evolution at
-        finite N, which is the fluctuation of |x|^2, is gone (errata E5).
+        finite N, which is the fluctuation of `|x|^2`, is gone (errata E5).
 
     Returns
     -------

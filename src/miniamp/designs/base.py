@@ -164,7 +164,7 @@ class Design(ABC):
         return np.arange(self.shape[1]), self
 
     def weighted(self, weights: Array, targets: Array) -> tuple[Array, Array]:
-        """Rows R and targets t with |t - R x|^2 = |targets - weights Phi x|^2 up to a constant.
+        """Rows R and targets t with the squares `|targets - weights Phi x|^2`, up to a constant.
 
         For solvers that decompose a batch: the rows times their weights (M,), or fewer rows with
         the same products, (m, N) and (m,).

@@ -145,7 +145,7 @@ class MiniAMPClusterer(
         self.random_state = random_state
 
     def fit(self, X: Given, y: Given = None) -> Self:
-        """Cluster all rows of X, streamed in batches of `batch_size`; labels_ by a second pass.
+        """Cluster all rows of X, streamed in batches of `batch_size`; `labels_` by a second pass.
 
         On any error the estimator stays as it was.
         """

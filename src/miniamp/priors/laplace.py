@@ -19,15 +19,15 @@ _LOG_SQRT_2_PI = 0.5 * np.log(2.0 * np.pi)
 
 
 class Laplace(ScalarPrior):
-    """Density exp(-|x|/scale) / (2 scale): the prior whose mode under data is the lasso.
+    """Density `exp(-|x|/scale) / (2 scale)`: the prior whose mode under data is the lasso.
 
-    Without A (A = 0) it can be tilted by |B| < 1/scale only; beyond that the log-partition and the
+    Without A (A = 0) it can be tilted by `|B| < 1/scale` only; beyond that the log-partition and the
     variance are infinite.
 
     Parameters
     ----------
     scale : float or (N,) array
-        Mean of |x|, scale > 0.
+        Mean of `|x|`, scale > 0.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class Laplace(ScalarPrior):
         return np.asarray(np.where(positive, 1.0, -1.0) * np.where(tail, exponential, cut))
 
     def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
-        """The prior with scale the posterior mean of |x|, averaged: the exact EM step."""
+        """The prior with scale the posterior mean of `|x|`, averaged: the exact EM step."""
         right, left = self._sides(A, B)
         plus, minus = _chances(right, left)
         return self._learned(

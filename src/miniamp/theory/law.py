@@ -94,7 +94,10 @@ class Law:
 
     @cached_property
     def errors(self) -> Errors:
-        """Errors made and believed (right-hand column of `eq:minise`)."""
+        """Errors made and believed.
+
+        The right-hand column of `eq:minise`.
+        """
         if self.matched:
             scalar = scalar_channel(self.prior)
             mse = float(scalar.mmse(self.lam))
