@@ -10,7 +10,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_N
 PYTEST := $(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format types imports bench docs house clean
+.PHONY: help demo test test-slow lint format types imports coverage bench docs house wheel clean
 
 help:  ## list the tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -23,6 +23,9 @@ test: $(VENV)/.dev  ## the fast tests and the examples in the docstrings
 
 test-slow: $(VENV)/.dev  ## the statistical tests
 	$(PYTEST) -m slow
+
+coverage: $(VENV)/.dev  ## all tests, and the lines of the package that none of them runs
+	$(PYTEST) --cov=miniamp --cov-report=xml --cov-report=term:skip-covered
 
 lint: $(VENV)/.dev  ## style, types, the direction of imports, the limits of the source
 	$(BIN)/ruff check .
@@ -44,8 +47,18 @@ house: $(VENV)/.dev  ## the size of the source, its cycles, its walks: before an
 docs: $(VENV)/.docs  ## the manual, as HTML
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
+# The wheel is installed into an environment of its own, where the README's example must run.
+wheel: $(VENV)/.dev  ## build the wheel, check it, and try it in an empty environment
+	rm -rf dist build/wheel
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m venv build/wheel
+	build/wheel/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[all]"
+	build/wheel/bin/miniamp --version
+	build/wheel/bin/python tools/readme.py
+
 clean:  ## remove everything that the tasks made
-	rm -rf $(VENV) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis demo.png demo.csv
+	rm -rf $(VENV) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis demo.png demo.csv coverage.xml .coverage
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp per set of extras, renewed when pyproject.toml changes.
