@@ -1,6 +1,6 @@
 """Run what the README shows: python -m tools.readme.
 
-Runs every `$ miniamp ...` line and the Python example in an empty folder that has the README's file.
+Runs every `$ miniamp ...` line and the Python example in a folder that has the README's file.
 `--write` puts the output of today into the README; without it, a difference is an error. Times and
 speeds differ from run to run and are not compared.
 """

@@ -21,8 +21,8 @@ _LOG_SQRT_2_PI = 0.5 * np.log(2.0 * np.pi)
 class Laplace(ScalarPrior):
     """Density `exp(-|x|/scale) / (2 scale)`: the prior whose mode under data is the lasso.
 
-    Without A (A = 0) it can be tilted by `|B| < 1/scale` only; beyond that the log-partition and the
-    variance are infinite.
+    Without A (A = 0) it can be tilted by `|B| < 1/scale` only; beyond that the log-partition and
+    the variance are infinite.
 
     Parameters
     ----------
