@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from miniamp import channels, priors, theory
-from miniamp.theory.mixture import log_mmse
+from miniamp.theory.scalar import log_mmse
 
 CHANNEL = channels.Gaussian(var=1e-8)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from miniamp import channels, errors, priors, theory
-from miniamp.theory.choices import largest_batch, memory_of
+from miniamp.theory.planning import largest_batch, memory_of
 
 SPARSE = priors.GaussBernoulli(rho=0.3)
 CLEAN = channels.Gaussian(var=1e-8)

@@ -1,11 +1,8 @@
 """Theory: what Mini-AMP will do before it has seen a row, for every prior and channel."""
 
 from miniamp.theory import lowrank
-from miniamp.theory.choices import Choice
-from miniamp.theory.curves import Curve
-from miniamp.theory.decay import DecayRate, decay_rate
+from miniamp.theory.curves import Curve, DecayRate, decay_rate, generalisation_error
 from miniamp.theory.diagram import PhaseDiagram, phase_diagram
-from miniamp.theory.generalisation import generalisation_error
 from miniamp.theory.law import Law
 from miniamp.theory.limits import learning_curve, mmse_curve, offline_curve, online_curve
 from miniamp.theory.phases import (
@@ -17,7 +14,7 @@ from miniamp.theory.phases import (
     transitions,
     verdict,
 )
-from miniamp.theory.plan import Plan, plan
+from miniamp.theory.planning import Choice, Plan, plan
 from miniamp.theory.potential import FixedPoint, fixed_points, free_energy, mutual_information
 from miniamp.theory.typical import ConvergedBatch, OptimalBatch, TypicalBatch
 

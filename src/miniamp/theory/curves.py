@@ -1,38 +1,61 @@
-"""Curves: what state evolution predicts, as numbers and as a plot."""
+"""Curves: what state evolution predicts, and the error on new rows and rate of decay they have."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from miniamp.arrays import Array
+from miniamp import checks
+from miniamp.arrays import Array, Given
+from miniamp.channels.base import Channel
 from miniamp.errors import MissingExtraError
+from miniamp.theory.output import checked_channel, forecast_rule, output_channel
+from miniamp.theory.scalar import checked_prior, scalar_channel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Form = Literal["power law", "exponential", "doubly exponential", "finite"]
+
+
+#: Stands for numbers that a curve does not have.
+NONE = np.empty(0)
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Errors along a stream of rows, one entry for each alpha.
+    """Errors along a stream of rows or columns, one entry for each alpha.
 
     Attributes
     ----------
     alpha : (K,) array
-        Rows seen so far over coefficients.
+        Rows seen so far over coefficients; for low-rank models columns seen per row of U.
     mse, variance : (K,) arrays
-        The error made, and the one believed in; equal where all is matched.
-    lam, gamma : (K,) arrays
+        The true error of a coefficient (an entry of U), and the one that the posterior reports;
+        equal where prior and channel are the true ones.
+    lam, gamma : (K,) or (K, R, R) arrays
         Precision of the tilt and variance of its linear part.
-    overlap, power : (K,) arrays
-        Means of estimate times x and of estimate squared.
+    overlap : (K,) or (K, R, R) array
+        Mean of estimate times truth; for low-rank models lambda_V, accumulated over the columns: of
+        exchangeable labels the eigenvalue that tells them apart.
+    power : (K,) array
+        Mean of the estimate squared.
     mmse : (K,) array or None
         The error of exact inference (offline curves).
     blow_up : float or None
         The alpha at which the error of an online curve reaches 0, where it does.
+    label_error, label_mse : (K,) arrays
+        0-1 loss and mean squared error of the labels of the latest columns (offline: of all
+        columns); empty where there are no labels, nan where they are not computed.
+    error, label_error_error : (K,) arrays
+        Standard errors of `mse` and `label_error` from quasi-Monte Carlo replicates; 0 or empty
+        where nothing was sampled.
     iterations : (K,) array
-        Iterations of each batch; for converged ones counted when first asked for, to 1e-8.
+        Iterations of each batch; for converged ones counted on first access, to 1e-8.
     """
 
     alpha: Array
@@ -45,6 +68,10 @@ class Curve:
     mmse: Array | None = None
     blow_up: float | None = None
     label: str = ""
+    label_error: Array = field(default_factory=NONE.copy, repr=False)
+    label_mse: Array = field(default_factory=NONE.copy, repr=False)
+    error: Array = field(default_factory=NONE.copy, repr=False)
+    label_error_error: Array = field(default_factory=NONE.copy, repr=False)
     _count: Callable[[], Array] | None = field(default=None, repr=False)
 
     @cached_property
@@ -57,7 +84,16 @@ class Curve:
         there = np.flatnonzero(self.mse <= mse)
         return float(self.alpha[there[0]]) if len(there) else None
 
-    def plot(self, ax: Any = None, **style: Any) -> Any:
+    def head(self, number: int) -> Curve:
+        """The first `number` points, without iterations."""
+        cut = {
+            f.name: getattr(self, f.name)[:number]
+            for f in fields(self)
+            if isinstance(getattr(self, f.name), np.ndarray)
+        }
+        return replace(self, **cut, _count=None)
+
+    def plot(self, ax: Axes | None = None, **style: object) -> Axes:
         """Draw the error against alpha, logarithmically, on matplotlib axes; gives the axes."""
         ax = axes() if ax is None else ax
         style.setdefault("label", self.label or "Mini-AMP")
@@ -74,12 +110,146 @@ class Curve:
         return ax
 
 
-def axes() -> Any:
+def axes() -> Axes:
     """Fresh matplotlib axes."""
     try:
         import matplotlib.pyplot as plt
     except ImportError:
         raise MissingExtraError(
-            "plots need matplotlib: install it with pip install 'miniamp[report]'"
+            "plot", "", "matplotlib to be installed", 'pip install "miniamp[report]"'
         ) from None
     return plt.subplots()[1]
+
+
+def generalisation_error(
+    prior: Given, channel: Given, curve: Curve, true_channel: Given = None
+) -> Array:
+    """The expected error on a new row, at every point of a curve.
+
+    For channels with classes the probability that the likelier class is wrong, for others the mean
+    square of y minus its predicted mean (Delta + E for the Gaussian channel).
+
+    Parameters
+    ----------
+    prior, channel
+        What is believed, as for the curve.
+    curve : Curve
+        From `learning_curve` or one of its kin.
+    true_channel : Channel, optional
+        What rows are drawn from, if another channel.
+
+    Returns
+    -------
+    (K,) array
+
+    Examples
+    --------
+    >>> from miniamp import channels, priors, theory
+    >>> prior, channel = priors.Rademacher(), channels.Probit(var=0.0)
+    >>> curve = theory.learning_curve(prior, channel, alpha_b=1.0, batches=3)
+    >>> theory.generalisation_error(prior, channel, curve).round(6)
+    array([0.230626, 0.109956, 0.      ])
+    """
+    checked_prior("prior", prior)
+    channel = checked_channel("channel", channel)
+    true = channel if true_channel is None else checked_channel("true_channel", true_channel)
+    if not isinstance(curve, Curve):
+        raise checks.refuse(
+            "curve", type(curve).__name__, "a Curve", "make one with theory.learning_curve"
+        )
+    rows = zip(curve.mse, curve.variance, curve.overlap, curve.power, strict=True)
+    return np.array([_error(channel, true, *(float(v) for v in row)) for row in rows])
+
+
+def _error(
+    channel: Channel, true: Channel, mse: float, variance: float, overlap: float, power: float
+) -> float:
+    # Given the forecast omega, z ~ N(omega m/q, E - (q - m)^2/q); see TypicalBatch.
+    ratio = overlap / power if power > 0.0 else 0.0
+    V = mse - ((power - overlap) ** 2 / power if power > 0.0 else 0.0)
+    closed = true.label_error(ratio * np.sqrt(max(power, 0.0)), max(V, 0.0))
+    if closed is not None and hasattr(channel, "predict_proba"):
+        return closed
+    shifts = channel.shift_invariant and true.shift_invariant
+    if shifts:
+        return float(np.squeeze(true.predict(0.0, mse)[1]))
+    omega, weights = forecast_rule((channel, true), power, min(variance, V))
+    if hasattr(channel, "predict_proba") and hasattr(true, "predict_proba"):
+        guess = np.argmax(channel.predict_proba(omega, variance), axis=-1)
+        chances = true.predict_proba(ratio * omega, V)
+        wrong = chances.sum(axis=-1) - np.take_along_axis(chances, guess[:, None], axis=-1)[:, 0]
+        return float(weights @ wrong)
+    mean = channel.predict(omega, variance)[0]
+    true_mean, true_variance = true.predict(ratio * omega, V)
+    return float(weights @ (true_variance + np.square(mean - true_mean)))
+
+
+@dataclass(frozen=True)
+class DecayRate:
+    """The asymptotic law of the error along a stream of equal batches.
+
+    Attributes
+    ----------
+    form : str
+        "exponential": E ~ exp(per_alpha alpha). "power law": E ~ alpha^exponent, both rates 0.
+        "doubly exponential": log E itself grows geometrically, rates -inf. "finite": the error is 0
+        (or below any floor) after finitely many batches, rates -inf.
+    per_batch, per_alpha : float
+        d log E for a batch, and for a unit of rows over coefficients.
+    exponent : float or None
+        Of a power law.
+    """
+
+    form: Form
+    per_batch: float
+    per_alpha: float
+    exponent: float | None = None
+
+
+def decay_rate(prior: Given, channel: Given, alpha_b: Given) -> DecayRate:
+    """The asymptotic decay of the error of Mini-AMP with batches of alpha_b N rows.
+
+    Follows from epsilon at large lambda, d/lambda with d the weight of the prior's continuous part
+    (or, for a discrete prior, exp(-lambda gap^2/8)), and delta at small E, E^-s with s = 1 for a
+    Gaussian channel without noise, 1/2 for a jump such as the perceptron's, 0 for anything smooth:
+
+    ========== ============================== ============================== =====================
+    .          s = 1                          s = 1/2                        s = 0
+    ========== ============================== ============================== =====================
+    d > 0      (1 - alpha_b/d)^k              alpha^-2                       alpha^-1
+    d = 0      finite                         finite                         exp(-c alpha gap^2/8)
+    ========== ============================== ============================== =====================
+
+    At alpha_b = d the upper left is doubly exponential, beyond it finite.
+
+    Notes
+    -----
+    *Departure* from `eq:asymptotic`: its exponent is printed with the wrong sign (errata A5); at
+    alpha_b = rho the law is doubly exponential, not 0 (tests/theory/test_reference.py).
+
+    Examples
+    --------
+    >>> from miniamp import channels, priors, theory
+    >>> rate = theory.decay_rate(priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=0.0), 0.2)
+    >>> rate.form, round(rate.per_batch, 6), round(rate.per_alpha, 6)
+    ('exponential', -1.098612, -5.493061)
+    """
+    alpha_b = checks.number("alpha_b", alpha_b, above=0.0)
+    scalar = scalar_channel(prior)
+    output = output_channel(channel, scalar.power)
+    dimension, s = scalar.dimension(), output.exponent()
+    discrete = scalar.decay() > 0.0
+    if discrete and s > 0.0:
+        return DecayRate("finite", -np.inf, -np.inf)
+    if discrete:
+        per_alpha = -float(output.delta(0.0)) * scalar.decay()
+        return DecayRate("exponential", alpha_b * per_alpha, per_alpha)
+    if s < 1.0:
+        # d lambda/d alpha = c lambda^s, and E = d/lambda.
+        return DecayRate("power law", 0.0, 0.0, exponent=-1.0 / (1.0 - s))
+    if np.isclose(alpha_b, dimension, rtol=1e-9, atol=0.0):
+        return DecayRate("doubly exponential", -np.inf, -np.inf)
+    if alpha_b > dimension:
+        return DecayRate("finite", -np.inf, -np.inf)
+    per_batch = float(np.log1p(-alpha_b / dimension))
+    return DecayRate("exponential", per_batch, per_batch / alpha_b)

@@ -5,17 +5,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
+from miniamp.channels.base import Channel
+from miniamp.priors.base import ScalarPrior
 from miniamp.theory.curves import axes
 from miniamp.theory.limits import offline_curve
 from miniamp.theory.output import checked_channel
 from miniamp.theory.phases import SAME
 from miniamp.theory.scalar import checked_prior
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Model: TypeAlias = tuple[ScalarPrior, Channel]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,24 +47,25 @@ class PhaseDiagram:
     mmse: Array = field(repr=False)
 
     @property
-    def verdicts(self) -> Any:
+    def verdicts(self) -> NDArray[np.str_]:
         """(levels, alphas) array of "optimal" and "hard"."""
         return np.where(self.hard, "hard", "optimal")
 
     @property
-    def hard(self) -> Any:
+    def hard(self) -> NDArray[np.bool_]:
         """(levels, alphas) array: whether exact inference beats AMP."""
         return self.mmse < self.mse * (1.0 - SAME)
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the error of AMP in colour and the hard region hatched; gives the axes."""
         ax = axes() if ax is None else ax
         shown = np.log10(np.maximum(self.mse, 1e-16))
         mesh = ax.pcolormesh(self.alphas, self.levels, shown, shading="nearest")
         ax.figure.colorbar(mesh, ax=ax, label="log10 of the error of AMP")
         if self.hard.any() and min(self.hard.shape) > 1:
-            shape = {"levels": [0.5, 1.5], "colors": "none", "hatches": ["//"]}
-            ax.contourf(self.alphas, self.levels, self.hard, **shape)
+            ax.contourf(
+                self.alphas, self.levels, self.hard, [0.5, 1.5], colors="none", hatches=["//"]
+            )
         if self.axis == "noise" and self.levels.min() > 0.0:
             ax.set_yscale("log")
         ax.set_xlabel("rows / coefficients")
@@ -103,7 +112,7 @@ def phase_diagram(
     if noises is not None:
         axis, levels = "noise", checks.vector("noises", noises)
         _needs(channel, "var", "channel", "noises")
-        models: list[tuple[Any, Any]] = [(prior, channel.replaced(var=x)) for x in levels]
+        models: list[Model] = [(prior, channel.replaced(var=x)) for x in levels]
     else:
         axis, levels = "sparsity", checks.vector("sparsities", sparsities)
         _needs(prior, "rho", "prior", "sparsities")
@@ -116,14 +125,14 @@ def phase_diagram(
     return PhaseDiagram(alphas, levels, axis, np.array([c.mse for c in curves]), np.array(mmse))
 
 
-def _needs(model: Any, name: str, what: str, levels: str) -> None:
+def _needs(model: ScalarPrior | Channel, name: str, what: str, levels: str) -> None:
     if name not in model.names:
         raise checks.refuse(
             what, repr(model), f"one with a hyper-parameter {name}", f"it is what {levels} replaces"
         )
 
 
-def _tracked(items: list[tuple[Any, Any]], progress: bool | None) -> Iterable[tuple[Any, Any]]:
+def _tracked(items: list[Model], progress: bool | None) -> Iterable[Model]:
     """The items, with a progress bar while they are worked through."""
     if progress is None:
         progress = sys.stderr.isatty()
@@ -137,7 +146,7 @@ def _tracked(items: list[tuple[Any, Any]], progress: bool | None) -> Iterable[tu
     return track(items, description="phase diagram", console=Console(stderr=True))
 
 
-def _plainly(items: list[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+def _plainly(items: list[Model]) -> Iterator[Model]:
     for i, item in enumerate(items):
         sys.stderr.write(f"\rphase diagram: {i}/{len(items)}")
         sys.stderr.flush()

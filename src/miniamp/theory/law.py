@@ -77,6 +77,18 @@ class Law:
             self.signal + gain.signal,
         )
 
+    def scaled(self, factor: float) -> Law:
+        """The law with all that is known counted `factor` times, as `absorb(..., forget=factor)`.
+
+        The tilt (lambda, b) becomes (factor lambda, factor b): the variance of b falls by factor^2,
+        so that the law is matched no longer.
+        """
+        if factor == 1.0:
+            return self
+        return Law(
+            self.prior, self.truth, factor * self.lam, factor**2 * self.gamma, factor * self.signal
+        )
+
     @property
     def mse(self) -> float:
         """E of Theorem 1."""

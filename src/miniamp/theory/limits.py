@@ -68,7 +68,7 @@ def learning_curve(
     law = starting_law(prior, truth)
     kind = ConvergedBatch if t_max is None else TypicalBatch
     batch = kind(alpha_b, channel, true_channel)
-    number = _number(batch.alpha, batches, alpha_max)
+    number = number_of_batches(batch.alpha, batches, alpha_max)
     if t_max is None:
         stop = Stop(max_iter=PATIENCE, tol=TOLERANCE)
     else:
@@ -96,7 +96,7 @@ def mmse_curve(
     ['0.15', '0.052', '6.4e-08']
     """
     batch = OptimalBatch(alpha_b, channel)
-    number = _number(batch.alpha, batches, alpha_max)
+    number = number_of_batches(batch.alpha, batches, alpha_max)
     return _streamed(starting_law(prior), batch, number, Stop(), f"MMSE, alpha_b = {batch.alpha:g}")
 
 
@@ -216,7 +216,8 @@ def _gain(balance: Balance, alpha: float, best: bool) -> float:
     return perfect_gain(balance, alpha) if s is None else float(np.exp(s))
 
 
-def _number(alpha_b: float, batches: int | None, alpha_max: float | None) -> int:
+def number_of_batches(alpha_b: float, batches: int | None, alpha_max: float | None) -> int:
+    """How many whole batches there are, from exactly one of their number and the rows in all."""
     if (batches is None) == (alpha_max is None):
         raise checks.refuse(
             "batches, alpha_max", f"{batches} and {alpha_max}", "exactly one of them",

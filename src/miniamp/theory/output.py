@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.polynomial.chebyshev import Chebyshev, chebpts1
@@ -177,7 +176,7 @@ def output_channel(channel: Given, power: float) -> OutputChannel:
     return found
 
 
-def checked_channel(name: str, channel: Any) -> Channel:
+def checked_channel(name: str, channel: Given) -> Channel:
     """`channel`, if the theory can speak of it: a channel that treats every row alike."""
     if not isinstance(channel, Channel):
         raise checks.refuse(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -13,6 +13,7 @@ from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.channels import Channel
 from miniamp.theory.balance import Balance, Extremum
+from miniamp.theory.curves import Curve
 from miniamp.theory.limits import learning_curve, mmse_curve
 from miniamp.theory.potential import perfect_point, point_at
 
@@ -21,25 +22,41 @@ Status = Literal["optimal", "hard"]
 SAME = 1e-6
 #: How a search for a threshold walks down from the one of the batch before.
 DESCENT = 0.97
+#: A second branch must begin this share below weak recovery to count: less is rounding.
+VISIBLE = 1e-9
 
 
 @dataclass(frozen=True)
 class Transitions:
-    """The values of alpha between which a bad fixed point hides the good one; None without such.
+    """The values of alpha at which fixed points appear, vanish or change places.
+
+    None where there is no such value.
 
     Attributes
     ----------
     spinodal : float or None
-        Above it AMP finds the good fixed point.
+        Above it AMP finds the good fixed point. For low-rank models, where AMP needs
+        `weak_recovery` for that, the same as `lower_spinodal`.
     information : float or None
-        Above it exact inference does.
+        Above it exact inference finds the good fixed point.
     lower_spinodal : float or None
         Below it the good fixed point does not exist; 0 where it exists for every alpha.
+    weak_recovery : float or None
+        Where knowing nothing is a fixed point (labels without names, signs that rows do not show):
+        above it AMP leaves that point.
     """
 
     spinodal: float | None
     information: float | None
     lower_spinodal: float | None
+    weak_recovery: float | None = None
+
+    @property
+    def first_order(self) -> bool:
+        """Whether there is a hard phase, in which exact inference beats AMP."""
+        if self.weak_recovery is None or self.information is None:
+            return self.spinodal is not None
+        return self.information < self.weak_recovery * (1.0 - VISIBLE)
 
 
 def transitions(prior: Given, channel: Channel, lam: Given = 0.0) -> Transitions:
@@ -55,7 +72,7 @@ def transitions(prior: Given, channel: Channel, lam: Given = 0.0) -> Transitions
     >>> round(found.spinodal, 9), round(found.information, 9), round(found.lower_spinodal, 9)
     (0.480209627, 0.369971222, 0.311069858)
     >>> theory.transitions(priors.Gaussian(), channels.Gaussian(var=0.1))
-    Transitions(spinodal=None, information=None, lower_spinodal=None)
+    Transitions(spinodal=None, information=None, lower_spinodal=None, weak_recovery=None)
     """
     balance = Balance(prior, channel, checks.number("lam", lam, least=0.0))
     turn = _deepest(balance)
@@ -172,12 +189,8 @@ def _threshold(prior: Given, channel: Channel, k: int, kind: str, above: float) 
         high, low = low, low * DESCENT
         if low < 1e-3 * above:
             return np.nan
-    root = _narrowed(difference, low, high)
+    root = float(brentq(difference, low, high, xtol=1e-15, rtol=1e-13))
     return root if abs(difference(root)) < 1e-6 * root else np.nan
-
-
-def _narrowed(difference: Callable[[float], float], low: float, high: float) -> float:
-    return float(brentq(difference, low, high, xtol=1e-15, rtol=1e-13))
 
 
 def _or_nan(value: float | None) -> float:
@@ -208,12 +221,24 @@ class Verdict:
     Attributes
     ----------
     alpha_b : float
-        Rows of a batch over coefficients.
+        Rows (columns) of a batch over coefficients (rows of U).
     batches : tuple of BatchVerdict
+    phase : str
+        Of the first batch. "easy": AMP does what exact inference does. "hard": exact inference
+        does better. "impossible": one batch tells nothing, to AMP or to exact inference.
+    growth : float
+        Factor by which a small chance overlap grows per batch where knowing nothing is a fixed
+        point; inf where AMP leaves it in the first batch.
+    escape : float
+        Batches after which an overlap of 1/N reaches order 1: 1 when easy. It grows like log N:
+        nothing for a fixed number of batches, but not never (errata L14).
     """
 
     alpha_b: float
     batches: tuple[BatchVerdict, ...]
+    phase: str = "easy"
+    growth: float = np.inf
+    escape: float = 1.0
 
     def __iter__(self) -> Iterator[BatchVerdict]:
         return iter(self.batches)
@@ -226,7 +251,7 @@ class Verdict:
 
     @property
     def status(self) -> list[Status]:
-        """Either "optimal" or "hard", one a batch."""
+        """Either "optimal" or "hard", one per batch."""
         return [batch.status for batch in self.batches]
 
     @property
@@ -270,21 +295,30 @@ def verdict(prior: Given, channel: Channel, alpha_b: Given, batches: int) -> Ver
     """
     amp = learning_curve(prior, channel, alpha_b, batches=batches)
     best = mmse_curve(prior, channel, alpha_b, batches=batches)
-    before = np.concatenate([[0.0], amp.lam[:-1]])
-    found = []
-    for k, (mse, mmse) in enumerate(zip(amp.mse, best.mse, strict=True)):
-        alone = _best_from(prior, channel, float(amp.alpha[0]), float(before[k]), float(mse))
-        found.append(
-            BatchVerdict(
-                k + 1,
-                float(amp.alpha[k]),
-                "hard" if mmse < mse * (1.0 - SAME) else "optimal",
-                float(mse),
-                float(mmse),
-                bool(alone < mse * (1.0 - SAME)),
-            )
+    before = [0.0, *amp.lam[:-1].tolist()]
+    alone = [
+        _best_from(prior, channel, float(amp.alpha[0]), lam, float(mse))
+        for lam, mse in zip(before, amp.mse, strict=True)
+    ]
+    phase = "hard" if alone[0] < amp.mse[0] * (1.0 - SAME) else "easy"
+    return Verdict(float(amp.alpha[0]), batch_verdicts(amp, best, alone), phase)
+
+
+def batch_verdicts(amp: Curve, best: Curve, alone: Sequence[float]) -> tuple[BatchVerdict, ...]:
+    """Verdicts from the errors of AMP, of exact inference, and of exact inference on one batch."""
+    return tuple(
+        BatchVerdict(
+            k + 1,
+            float(alpha),
+            "hard" if mmse < mse * (1.0 - SAME) else "optimal",
+            float(mse),
+            float(mmse),
+            bool(one < mse * (1.0 - SAME)),
         )
-    return Verdict(float(amp.alpha[0]), tuple(found))
+        for k, (alpha, mse, mmse, one) in enumerate(
+            zip(amp.alpha, amp.mse, best.mse, alone, strict=True)
+        )
+    )
 
 
 def _best_from(prior: Given, channel: Channel, alpha: float, lam: float, mse: float) -> float:

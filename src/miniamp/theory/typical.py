@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
@@ -59,7 +58,7 @@ class TypicalBatch:
     def start(self, belief: Law) -> tuple[Errors, None]:
         return belief.errors, None
 
-    def refine(self, belief: Law, estimate: Errors, memory: Any) -> Step:
+    def refine(self, belief: Law, estimate: Errors, memory: None) -> Step:
         gain = self._gain(belief, estimate)
         new = belief.tilted(gain).errors
         return Step(
@@ -110,7 +109,7 @@ class ConvergedBatch(TypicalBatch):
     0.732050807569
     """
 
-    def refine(self, belief: Law, estimate: Errors, memory: Any) -> Step:
+    def refine(self, belief: Law, estimate: Errors, memory: None) -> Step:
         if not belief.matched or self.true_channel is not None:
             return super().refine(belief, estimate, memory)
         lam = self._fixed_point(belief, estimate)

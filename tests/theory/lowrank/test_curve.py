@@ -120,5 +120,3 @@ def test_bad_input_is_named() -> None:
         lowrank.learning_curve(priors.GaussianRows(2), priors.OneHot(3), 0.1, 0.5, batches=1)
     with pytest.raises(InvalidInputError, match=r"^noise: "):
         lowrank.offline_curve(*model(3, 0.0), [1.0])
-    with pytest.raises(InvalidInputError, match="full recursion"):
-        lowrank.mmse_curve(priors.SparseRows(2), priors.OneHot(2), 0.1, 0.5, batches=1)

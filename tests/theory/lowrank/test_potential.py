@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from miniamp import priors
+from miniamp import absorb, priors
 from miniamp.theory import lowrank
-from miniamp.theory.lowrank import Mixture, Pair, mixture_free_energy
-from miniamp.theory.lowrank.exchangeable import Overlap, absorb_batch
+from miniamp.theory.lowrank import ConvergedColumns, LabelLaw, Mixture, Pair, mixture_free_energy
+from miniamp.theory.lowrank.columns import CONVERGED
 
 
 def gradient(phi: object, at: np.ndarray, step: float = 1e-5) -> np.ndarray:
@@ -21,11 +21,12 @@ def gradient(phi: object, at: np.ndarray, step: float = 1e-5) -> np.ndarray:
 
 @pytest.mark.parametrize(("R", "noise", "alpha_b"), [(5, 0.1, 0.5), (2, 0.3, 0.8), (8, 0.05, 0.2)])
 def test_stationary_at_the_fixed_points_of_a_stream(R: int, noise: float, alpha_b: float) -> None:
-    mixture, before = Mixture(R, noise), Overlap()
+    mixture = Mixture(R, noise)
+    before = LabelLaw(mixture)
     for _ in range(4):
-        after = absorb_batch(mixture, before, alpha_b)
-        lam = np.array([after.a, after.alpha / R])
-        previous = Pair(before.a, before.alpha / R)
+        after, _info = absorb(before, ConvergedColumns(alpha_b))
+        lam = np.array([after.a, after.columns / R])
+        previous = Pair(before.a, before.columns / R)
         point = np.concatenate([lam / (noise + lam), lam])
 
         def phi(x: np.ndarray, previous: Pair = previous) -> float:
@@ -38,8 +39,8 @@ def test_stationary_at_the_fixed_points_of_a_stream(R: int, noise: float, alpha_
 def test_without_the_factor_alpha_nothing_is_stationary() -> None:
     """Errata L8: as printed, the derivative in the overlap of U is about -1.2."""
     mixture = Mixture(5, 0.1)
-    after = absorb_batch(mixture, Overlap(), 0.5)
-    lam = Pair(after.a, after.alpha / 5)
+    after, _ = absorb(LabelLaw(mixture), ConvergedColumns(0.5))
+    lam = Pair(after.a, after.columns / 5)
     M_U = Pair(*(x / (0.1 + x) for x in lam))
 
     def printed(a: float) -> float:
@@ -72,12 +73,14 @@ def test_matrices_agree_with_eigenvalues() -> None:
 
 def test_full_recursion_is_stationary_in_every_direction() -> None:
     """Unreduced matrices, unequal labels: the gradient of phi in M_U and lambda_V vanishes."""
-    from miniamp.theory.lowrank.recursion import Recursion
-
     prior_u, prior_v = priors.GaussianRows(2), priors.OneHot(2, weights=[0.3, 0.7])
-    run = Recursion.replicates(prior_u, prior_v, 0.2, 14, 0)[0]
-    lam = run.absorb_batch(np.zeros((2, 2)), 0.6)
-    M_U, nothing, step = run.overlap_u(lam), np.zeros((2, 2)), 1e-3
+    run, _ = absorb(
+        lowrank.MatrixLaw.replicates(prior_u, prior_v, 0.2, 14, 0)[0],
+        ConvergedColumns(0.6),
+        CONVERGED,
+    )
+    lam = run.lam.signal
+    M_U, nothing, step = run.overlap_u(run.lam).signal, np.zeros((2, 2)), 1e-3
     for k, m in ((0, 0), (0, 1), (1, 1)):
         D = np.zeros((2, 2))
         D[k, m] = D[m, k] = step

@@ -48,7 +48,7 @@ def test_verdicts() -> None:
     slow = lowrank.verdict(*model, alpha_b=0.04, size=1000)
     assert slow.phase == "impossible"
     assert slow.growth == pytest.approx(1.0 / (1.0 - 0.04 / 0.16))
-    assert lowrank.verdict(*model, alpha_b=0.04, size=10**6).batches > slow.batches
+    assert lowrank.verdict(*model, alpha_b=0.04, size=10**6).escape > slow.escape
 
 
 def test_state_evolution_knows_the_same_thresholds() -> None:

@@ -107,6 +107,11 @@ class RowPrior(BasePrior):
         """Whether rows are labels, all equally likely."""
         return False
 
+    @property
+    def exchangeable(self) -> bool:
+        """Whether the components of a row may change places without changing the prior."""
+        return False
+
     def _matrix(self, A: ArrayOrFloat) -> Array:
         """A as (R, R); a plain number stands for that multiple of the identity."""
         array = np.asarray(A, dtype=np.float64)

@@ -95,6 +95,10 @@ class GaussianRows(RowPrior):
         plain = not self.mean.any() and np.array_equal(self.cov, var * np.eye(self.dim))
         return var if plain else None
 
+    @property
+    def exchangeable(self) -> bool:
+        return self.isotropic_variance is not None
+
 
 class TiltedGaussian(NamedTuple):
     """N(mean, .) times exp(-x'Ax/2): what is the same for every row, whatever its B."""

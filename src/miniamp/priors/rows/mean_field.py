@@ -131,6 +131,10 @@ class MeanFieldRows(RowPrior):
     def free_widths(self, fixed: Collection[str] = ()) -> tuple[str, ...]:
         return self.prior.free_widths(fixed)
 
+    @property
+    def exchangeable(self) -> bool:
+        return True
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.prior!r}, dim={self.dim})"
 

@@ -101,3 +101,8 @@ class SparseRows(RowPrior):
         return self._learned(
             free, rho=float(np.clip(active.mean(), edge, 1.0 - edge)), mean=centre, cov=cov + spread
         )
+
+    @property
+    def exchangeable(self) -> bool:
+        plain = np.array_equal(self.cov, self.cov[0, 0] * np.eye(self.dim))
+        return plain and bool((self.mean == self.mean[0]).all())

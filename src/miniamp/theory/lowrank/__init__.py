@@ -1,22 +1,30 @@
 """Theory of low-rank models: what streaming factorisation and clustering can reach.
 
-The verbs of `miniamp.theory`, for Y = U V'/sqrt(N) + noise: learning curves, free energies,
+The functions of `miniamp.theory`, for Y = U V'/sqrt(N) + noise: learning curves, free energies,
 transitions and verdicts.
 """
 
-from miniamp.theory.lowrank.curve import Curve, learning_curve, mmse_curve, offline_curve
-from miniamp.theory.lowrank.exchangeable import Mixture
-from miniamp.theory.lowrank.potential import Energy, Pair, free_energy, mixture_free_energy
+from miniamp.theory.curves import Curve
+from miniamp.theory.lowrank.columns import ConvergedColumns, OptimalColumns, TypicalColumns
+from miniamp.theory.lowrank.curves import learning_curve, mmse_curve, offline_curve
+from miniamp.theory.lowrank.labels import LabelLaw, Mixture, Pair, mixture_free_energy
+from miniamp.theory.lowrank.matrix import MatrixLaw
+from miniamp.theory.lowrank.phases import Energy, free_energy, transitions, verdict
 from miniamp.theory.lowrank.softmax import SoftmaxAverages, label_error, softmax_averages
-from miniamp.theory.lowrank.transitions import Transitions, Verdict, transitions, verdict
+from miniamp.theory.phases import Transitions, Verdict
 
 __all__ = [
+    "ConvergedColumns",
     "Curve",
     "Energy",
+    "LabelLaw",
+    "MatrixLaw",
     "Mixture",
+    "OptimalColumns",
     "Pair",
     "SoftmaxAverages",
     "Transitions",
+    "TypicalColumns",
     "Verdict",
     "free_energy",
     "label_error",

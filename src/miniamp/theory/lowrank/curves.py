@@ -1,0 +1,241 @@
+"""Predicted learning curves of low-rank models, batch after batch and offline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from miniamp import checks
+from miniamp.absorb import Stop, stream
+from miniamp.arrays import Array, Given
+from miniamp.priors.rows import RowPrior
+from miniamp.theory.curves import Curve
+from miniamp.theory.limits import number_of_batches
+from miniamp.theory.lowrank.columns import (
+    CONVERGED,
+    ConvergedColumns,
+    OptimalColumns,
+    TypicalColumns,
+)
+from miniamp.theory.lowrank.labels import LabelLaw, Mixture
+from miniamp.theory.lowrank.matrix import MatrixLaw
+
+
+def learning_curve(
+    prior_u: RowPrior,
+    prior_v: RowPrior,
+    noise: float,
+    alpha_b: float,
+    batches: int | None = None,
+    alpha_max: float | None = None,
+    t_max: int | None = None,
+    *,
+    seed: float = 0.0,
+    informed: bool = False,
+    full: bool = False,
+    points: int = 12,
+    rng_seed: int = 0,
+    truth_u: RowPrior | None = None,
+    truth_v: RowPrior | None = None,
+) -> Curve:
+    """Error of Mini-AMP after each batch of alpha_b N columns of Y = U V'/sqrt(N) + noise.
+
+    Exchangeable labels and isotropic Gaussian rows reduce to one number and are exact to rounding;
+    any other pair of priors runs the full R x R recursion by quasi-Monte Carlo.
+
+    Parameters
+    ----------
+    prior_u, prior_v : RowPrior
+        Priors of the rows of U (kept) and V (arriving with the columns).
+    noise : float
+        Delta, the variance of the noise (1 over the Fisher information of a channel at 0).
+    alpha_b : float
+        Columns per batch, per row of U.
+    batches, alpha_max : int or float
+        How far: so many batches, or so many columns per row of U. Give one.
+    t_max : int, optional
+        Iterations per batch; to convergence by default.
+    seed : float
+        Overlap a that is put in before the first batch, for exchangeable labels: what a finite
+        problem has by chance. Below alpha_c it grows by 1/(1 - alpha_b/alpha_c) per batch
+        (errata L14).
+    informed : bool
+        Start every batch from the truth: the best fixed point rather than the algorithm's.
+    full : bool
+        Use the full recursion even where the reduction holds.
+    points : int
+        log2 of the number of points of each quasi-Monte Carlo replicate.
+    rng_seed : int
+        Seed of the scrambling.
+    truth_u, truth_v : RowPrior, optional
+        What the rows of U and V are drawn from, where that is not the prior (full recursion).
+
+    Examples
+    --------
+    >>> from miniamp import priors
+    >>> from miniamp.theory import lowrank
+    >>> curve = lowrank.learning_curve(
+    ...     priors.GaussianRows(5), priors.OneHot(5), noise=0.1, alpha_b=0.5, batches=2)
+    >>> curve.mse.round(6), curve.label_error.round(6)
+    (array([0.600136, 0.405314]), array([0.227468, 0.13082 ]))
+    """
+    alpha_b = checks.number("alpha_b", alpha_b, above=0.0)
+    sizes = [alpha_b] * number_of_batches(alpha_b, batches, alpha_max)
+    laws = _laws(prior_u, prior_v, noise, full, points, rng_seed, seed, truth_u, truth_v)
+    return _curve(laws, [sizes], t_max, informed)
+
+
+def mmse_curve(
+    prior_u: RowPrior,
+    prior_v: RowPrior,
+    noise: float,
+    alpha_b: float,
+    batches: int | None = None,
+    alpha_max: float | None = None,
+    *,
+    points: int = 12,
+    rng_seed: int = 0,
+) -> Curve:
+    """The errors at the fixed point of lowest free energy in every batch.
+
+    What exact inference on each batch could reach with the same factorised memory between batches.
+    Of the fixed points, those reached from ignorance and from the truth are compared.
+
+    Examples
+    --------
+    >>> from miniamp import priors
+    >>> from miniamp.theory import lowrank
+    >>> model = priors.GaussianRows(8), priors.OneHot(8), 0.05
+    >>> float(lowrank.mmse_curve(*model, alpha_b=0.15, batches=1).label_error[0].round(3))
+    0.489
+    """
+    alpha_b = checks.number("alpha_b", alpha_b, above=0.0)
+    sizes = [alpha_b] * number_of_batches(alpha_b, batches, alpha_max)
+    laws = _laws(prior_u, prior_v, noise, False, points, rng_seed)
+    return _curve(laws, [sizes], None, False, optimal=True)
+
+
+def offline_curve(
+    prior_u: RowPrior,
+    prior_v: RowPrior,
+    noise: float,
+    alphas: Given,
+    t_max: int | None = None,
+    *,
+    informed: bool = False,
+    full: bool = False,
+    points: int = 12,
+    rng_seed: int = 0,
+) -> Curve:
+    """Error of AMP with all alpha N columns at once, for each alpha.
+
+    Examples
+    --------
+    >>> from miniamp import priors
+    >>> from miniamp.theory import lowrank
+    >>> model = priors.GaussianRows(5), priors.OneHot(5), 0.1
+    >>> lowrank.offline_curve(*model, alphas=[0.2, 1.0]).mse.round(6)
+    array([0.942857, 0.378528])
+    """
+    streams = [[float(a)] for a in np.atleast_1d(checks.numeric("alphas", alphas))]
+    laws = _laws(prior_u, prior_v, noise, full, points, rng_seed)
+    return _curve(laws, streams, t_max, informed)
+
+
+def as_mixture(prior_u: RowPrior, prior_v: RowPrior, noise: float) -> Mixture:
+    """The model as a mixture with exchangeable labels, or an error that says why it is none."""
+    mixture = maybe_mixture(prior_u, prior_v, noise)
+    if mixture is None:
+        raise checks.refuse(
+            "prior_u, prior_v",
+            f"{prior_u!r} and {prior_v!r}",
+            "GaussianRows of mean 0 and covariance var * identity, and OneHot with equal weights",
+            "use learning_curve, which has the full recursion for any pair",
+        )
+    return mixture
+
+
+def maybe_mixture(prior_u: RowPrior, prior_v: RowPrior, noise: float) -> Mixture | None:
+    """The model as a mixture with exchangeable labels; None where it is not one."""
+    noise = checks.number("noise", noise, above=0.0)
+    for name, prior in (("prior_u", prior_u), ("prior_v", prior_v)):
+        if not isinstance(prior, RowPrior):
+            raise checks.refuse(
+                name, repr(prior), "a prior of rows", "see GaussianRows, OneHot in miniamp.priors"
+            )
+    if prior_u.dim != prior_v.dim:
+        raise checks.refuse(
+            "prior_v", f"dim {prior_v.dim}", f"{prior_u.dim}, that of prior_u", "use one rank"
+        )
+    var = prior_u.isotropic_variance
+    reducible = var is not None and prior_v.exchangeable_labels and prior_v.dim > 1
+    return Mixture(prior_u.dim, noise, var) if reducible and var is not None else None
+
+
+def _laws(
+    prior_u: RowPrior,
+    prior_v: RowPrior,
+    noise: float,
+    full: bool,
+    points: int,
+    rng_seed: int,
+    seed: float = 0.0,
+    truth_u: RowPrior | None = None,
+    truth_v: RowPrior | None = None,
+) -> Sequence[LabelLaw] | Sequence[MatrixLaw]:
+    """The law before any data: one where it is exact, else independent replicates."""
+    mixture = maybe_mixture(prior_u, prior_v, noise)
+    seed = checks.number("seed", seed, least=0.0)
+    if mixture is not None and not full and truth_u is None and truth_v is None:
+        return [LabelLaw(mixture, a=seed)]
+    return MatrixLaw.replicates(
+        prior_u, prior_v, noise, points, rng_seed, truth_u=truth_u, truth_v=truth_v
+    )
+
+
+def _curve(
+    laws: Sequence[LabelLaw] | Sequence[MatrixLaw],
+    streams: Sequence[Sequence[float]],
+    t_max: int | None,
+    informed: bool,
+    optimal: bool = False,
+) -> Curve:
+    """The laws after every batch of each stream, and their errors averaged over replicates."""
+    kind = OptimalColumns if optimal else ConvergedColumns if t_max is None else TypicalColumns
+    stop = CONVERGED if t_max is None else Stop(checks.count("t_max", t_max), tol=0.0)
+    rows = [
+        [
+            after
+            for sizes in streams
+            for after, _ in stream(law, (kind(alpha, informed) for alpha in sizes), stop)
+        ]
+        for law in laws
+    ]
+    mse, loss, label_mse, variance, power = (
+        np.array([[getattr(law, name) for law in row] for row in rows])
+        for name in ("mse", "label_error", "label_mse", "variance", "power")
+    )
+    overlap = np.mean(np.array([[law.overlap for law in row] for row in rows]), axis=0)
+    return Curve(
+        alpha=np.concatenate([np.cumsum(sizes) for sizes in streams]),
+        mse=mse.mean(axis=0),
+        variance=variance.mean(axis=0),
+        lam=overlap / rows[0][0].noise,
+        gamma=overlap / rows[0][0].noise,
+        overlap=overlap,
+        power=power.mean(axis=0),
+        label="" if optimal else "Mini-AMP",
+        label_error=loss.mean(axis=0),
+        label_mse=label_mse.mean(axis=0),
+        error=_standard_error(mse),
+        label_error_error=_standard_error(loss),
+    )
+
+
+def _standard_error(values: Array) -> Array:
+    """Standard error of the mean over replicates, (replicates, K); 0 of a single one."""
+    number = len(values)
+    if number == 1:
+        return np.zeros(values.shape[1])
+    return np.asarray(values.std(axis=0, ddof=1) / np.sqrt(number))
