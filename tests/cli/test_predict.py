@@ -110,7 +110,7 @@ def test_gaps_are_filled_by_what_the_model_knows(models, run, model):
     assert ran.code == 0, ran.err
     learned = miniamp.load(model)
     centre = (
-        learned._known.frame.centre[0]
+        learned._state.units.centre[0]
         if model == "rows.amp"
         else learned.cluster_weights_ @ learned.cluster_centers_[:, 0]
     )

@@ -109,10 +109,10 @@ def test_a_refused_batch_and_bad_parameters_change_nothing():
         model.partial_fit(ROWS, -1e4 * y)
     assert pickle.dumps(model) == before
     model.set_params(forget=2.0)
-    known = model._known
+    known = model._state
     with pytest.raises(ValueError, match=r"^forget"):
         model.partial_fit(ROWS, y)
-    assert model._known is known
+    assert model._state is known
 
 
 def test_unknown_and_other_classes_change_nothing():
@@ -156,7 +156,7 @@ def test_rows_without_an_answer_are_refused_in_words():
     """Labels at random and no noise: no plane parts them."""
     y = np.random.default_rng(0).integers(2, size=60)
     X = np.random.default_rng(1).normal(size=(60, 3))
-    with pytest.raises(ConflictError, match=r"X, y: got 60 rows .*; the estimator stays as it was"):
+    with pytest.raises(ConflictError, match=r"X, y: got 60 rows .* the estimator is unchanged"):
         MiniAMPClassifier(noise=0.0).fit(X, y)
 
 

@@ -12,8 +12,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from miniamp import channels
-from miniamp.estimators import MiniAMPClassifier, knowledge
-from miniamp.estimators.largest import chances_of_largest
+from miniamp.estimators import MiniAMPClassifier, state
+from miniamp.estimators.scoring import chances_of_largest
 
 
 def labelled(rng, rows, coef, correlation=0.0):
@@ -113,15 +113,15 @@ def test_margins_of_many_rows_go_by_blocks():
 def test_all_classes_share_one_design(monkeypatch):
     """Rows are framed and looked at once: what is measured of them serves every class."""
     seen, looked = [], []
-    made, outlier = knowledge.AutoBatch, knowledge.spectral_outlier
+    made, outlier = state.AutoBatch, state.spectral_outlier
 
     def noted(Phi, *rest, **options):
         seen.append(Phi)
         return made(Phi, *rest, **options)
 
-    monkeypatch.setattr(knowledge, "AutoBatch", noted)
+    monkeypatch.setattr(state, "AutoBatch", noted)
     monkeypatch.setattr(
-        knowledge, "spectral_outlier", lambda design: looked.append(design) or outlier(design)
+        state, "spectral_outlier", lambda design: looked.append(design) or outlier(design)
     )
     X, y, _ = softmax_labels(np.random.default_rng(0), 200, 80, 4, 2.0)
     MiniAMPClassifier().partial_fit(X, y)

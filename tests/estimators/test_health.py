@@ -103,7 +103,7 @@ def test_a_design_that_amp_cannot_take(make, seed):
 
     AMP goes astray there, and hyper-parameters that followed it would end at 1e60.
     """
-    with pytest.warns(HealthWarning, match="AMP cannot take these rows"):
+    with pytest.warns(HealthWarning, match="AMP does not suit these rows"):
         model = stream(make(solver="amp"), "correlated", 120, batches=6, seed=seed)
     assert model.health_.past[0] == (0, "design")
     assert "solver='auto'" in str(model.health_)

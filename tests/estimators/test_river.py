@@ -84,7 +84,7 @@ def test_an_error_within_a_batch_leaves_classes_and_rows_as_they_were(monkeypatc
     for k in range(11):
         model.learn_one({"a": float(k)}, k % 2)
     before = dict(model.__dict__)
-    monkeypatch.setattr(type(model._known), "absorbed", None)
+    monkeypatch.setattr(type(model._state), "absorbed", None)
     with pytest.raises(TypeError):
         model.learn_one({"a": 3.0, "b": 1.0}, "new")
     assert model.__dict__ == before

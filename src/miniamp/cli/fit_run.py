@@ -61,7 +61,7 @@ class FitRun(Run):
         """As many rows a batch as the solver takes well, from a look at the first ones."""
         if self.source == "-":
             return PIPE_ROWS
-        from miniamp.estimators.batching import auto_rows
+        from miniamp.estimators.settings import auto_rows
 
         # A look only: what is wrong with the rows is said when they are read in earnest.
         stream = self._stream(SAMPLE, None)

@@ -105,7 +105,7 @@ def _centre(estimator: Any) -> Any:
     """A value of each feature that says nothing."""
     if hasattr(estimator, "cluster_centers_"):
         return estimator.cluster_weights_ @ estimator.cluster_centers_
-    return estimator._known.frame.centre
+    return estimator._state.units.centre
 
 
 def forecasts(estimator: Any, X: Any, level: float) -> dict[str, Any]:

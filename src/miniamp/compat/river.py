@@ -1,8 +1,8 @@
-"""Estimators with the face of river: rows as dicts, one at a time.
+"""Estimators with the river API: rows as dicts, one at a time.
 
-Rows gather until there are `batch_size` of them and are then absorbed together, so that it makes no
-difference whether they come by `learn_one` or by `learn_many`. Features and classes may come and
-go: a feature that is missing from a row takes the value at which it has no effect.
+Rows are collected until there are `batch_size` of them and are then absorbed together, so that
+`learn_one` and `learn_many` give the same model. Features and classes may come and go: a feature
+that is missing from a row has the value at which it has no effect.
 """
 
 from __future__ import annotations
@@ -10,62 +10,69 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from miniamp import checks
-from miniamp.arrays import Array
+from miniamp.arrays import Array, Given
 from miniamp.errors import ConflictError, InvalidTypeError, MissingExtraError
 from miniamp.estimators import HealthWarning, MiniAMPClassifier, MiniAMPRegressor
-from miniamp.estimators.growth import with_classes, with_features
-from miniamp.estimators.judge import class_probabilities, judge_labels, judge_numbers
-from miniamp.estimators.knowledge import Judge, Knowledge
-from miniamp.estimators.saved import all_or_nothing
-from miniamp.estimators.settings import Settings
+from miniamp.estimators.base import StreamingEstimator
+from miniamp.estimators.merging import with_classes, with_features
+from miniamp.estimators.rows import Rows
+from miniamp.estimators.saving import all_or_nothing
+from miniamp.estimators.scoring import RowPrediction, class_probabilities
+from miniamp.estimators.state import FitState
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 try:
     from river import base
 except ImportError as error:
     raise MissingExtraError(
-        'miniamp.compat.river needs river; install it with pip install river "miniamp[sklearn]"'
+        "miniamp.compat.river",
+        expected="river",
+        remedy='install it with pip install river "miniamp[sklearn]"',
     ) from error
 
+#: Features of a row by name, as river passes them and as numbers.
+GivenRow: TypeAlias = dict[Hashable, Given]
+Row: TypeAlias = dict[Hashable, float]
 
-class _Gathering(ABC):
-    """What both adapters share: rows that wait, names of features, and the knowledge so far."""
+
+class _Adapter(ABC):
+    """What both adapters share: waiting rows, names of features, and the fit state."""
 
     def __init__(self, prior: str, batch_size: int, memory: int | str, forget: float) -> None:
         self.prior = prior
         self.batch_size = checks.count("batch_size", batch_size)
         self.memory = memory
         self.forget = forget
-        self._names: dict[Any, int] = {}
-        self._waiting: list[tuple[dict[Any, float], Any]] = []
-        self._known: Knowledge | None = None
-
-    @abstractmethod
-    def _settings(self) -> Settings:
-        """The settings of the estimator."""
-
-    @abstractmethod
-    def _targets(self, labels: list[Any]) -> Array:
-        """Targets (M, K) as the channel takes them."""
+        self._names: dict[Hashable, int] = {}
+        self._waiting: list[tuple[Row, Hashable]] = []
+        self._state: FitState | None = None
 
     @property
     @abstractmethod
-    def _judge(self) -> Judge:
-        """What scores the forecasts of a batch."""
+    def _estimator(self) -> StreamingEstimator:
+        """An estimator with the same parameters."""
 
-    def _add(self, x: dict[Any, float], y: Any) -> None:
+    @abstractmethod
+    def _targets(self, labels: Sequence[Hashable]) -> Array:
+        """Targets (M, K) as the channel takes them."""
+
+    def _add(self, x: Row, y: Hashable) -> None:
         with all_or_nothing(self):
             self._waiting = [*self._waiting, (x, y)]
             if len(self._waiting) >= self.batch_size:
                 rows, labels = zip(*self._waiting, strict=True)
                 self._waiting = []
-                self._absorb(list(rows), list(labels))
+                self._absorb(rows, labels)
 
-    def _add_many(self, X: Any, y: Any) -> None:
+    def _add_many(self, X: pd.DataFrame, y: Sequence[Hashable]) -> None:
         columns, labels = list(X.columns), list(y)
         table = [_numbers(dict(zip(columns, row, strict=True))) for row in X.to_numpy().tolist()]
         if len(labels) != len(table):
@@ -74,30 +81,27 @@ class _Gathering(ABC):
             for row, label in zip(table, labels, strict=True):
                 self._add(row, label)
 
-    def _absorb(self, rows: list[dict[Any, float]], labels: list[Any]) -> None:
+    def _absorb(self, rows: Sequence[Row], labels: Sequence[Hashable]) -> None:
         new = sorted({name for row in rows for name in row} - self._names.keys(), key=str)
         names = {**self._names, **{name: len(self._names) + j for j, name in enumerate(new)}}
-        Y = self._targets(labels)
-        known = self._known
-        if known is None:
-            known = Knowledge(self._settings(), len(names), Y.shape[1])
-        known = known.under(self._settings())
-        known = with_classes(with_features(known, len(names)), max(Y.shape[1], 2))
+        Y, estimator = self._targets(labels), self._estimator
+        settings = estimator._settings()
+        state = self._state or FitState(settings, len(names), Y.shape[1])
+        state = with_features(state.under(settings), len(names))
+        state = with_classes(state, max(Y.shape[1], 2))
         try:
-            self._known = known.absorbed(self._matrix(rows, names, known), Y, self._judge)
-        except ConflictError as error:
-            self._known = known
+            batch = Rows(self._matrix(rows, names, state), Y)
+            self._state = state.absorbed(batch, type(estimator)._score)
+        except (ConflictError, np.linalg.LinAlgError) as error:
+            self._state = state
             warnings.warn(f"{len(rows)} rows were left out: {error}", HealthWarning, stacklevel=4)
         self._names = names
 
-    def _seen(self, rows: list[dict[Any, Any]]) -> Any:
-        assert self._known is not None
+    def _predictions(self, state: FitState, rows: Sequence[GivenRow]) -> list[RowPrediction]:
         numbers = [_numbers(row) for row in rows]
-        return self._known.seen(self._matrix(numbers, self._names, self._known))
+        return state.predictions(self._matrix(numbers, self._names, state))
 
-    def _matrix(
-        self, rows: list[dict[Any, float]], names: dict[Any, int], known: Knowledge
-    ) -> Array:
+    def _matrix(self, rows: Sequence[Row], names: dict[Hashable, int], state: FitState) -> Array:
         X = np.full((len(rows), len(names)), np.nan)
         for i, row in enumerate(rows):
             for name, value in row.items():
@@ -106,12 +110,12 @@ class _Gathering(ABC):
         # Without effect: at the centre, or where there is none yet at the mean of those present.
         absent = np.isnan(X)
         centre = np.where(absent, 0.0, X).sum(axis=0) / np.maximum((~absent).sum(axis=0), 1)
-        if known.frame is not None:
-            centre = np.where(known.frame.started, known.frame.centre, centre)
+        if state.frame is not None:
+            centre = np.where(state.frame.started, state.frame.centre, centre)
         return np.where(absent, centre, X)
 
 
-class RiverRegressor(_Gathering, base.MiniBatchRegressor):
+class RiverRegressor(_Adapter, base.MiniBatchRegressor):
     """`MiniAMPRegressor` for river.
 
     Parameters
@@ -119,7 +123,7 @@ class RiverRegressor(_Gathering, base.MiniBatchRegressor):
     prior
         As for `MiniAMPRegressor`.
     batch_size
-        Rows that are absorbed together.
+        Rows per batch.
     memory
         As for `MiniAMPRegressor`.
     forget
@@ -144,49 +148,45 @@ class RiverRegressor(_Gathering, base.MiniBatchRegressor):
     ) -> None:
         super().__init__(prior, batch_size, memory, forget)
 
-    def learn_one(self, x: dict[Any, Any], y: float) -> None:
+    def learn_one(self, x: GivenRow, y: float) -> None:
         """Learn from one row."""
         self._add(_numbers(x), _number("y", y))
 
-    def learn_many(self, X: Any, y: Any) -> None:
+    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
         """Learn from the rows of a frame, as by `learn_one` one after the other."""
         self._add_many(X, [_number("y", value) for value in y])
 
-    def predict_one(self, x: dict[Any, Any]) -> float:
-        """Forecast for one row; the mean so far, or 0, while nothing is absorbed."""
-        return float(self._forecasts([x])[0])
+    def predict_one(self, x: GivenRow) -> float:
+        """Predicted mean for one row; the mean of y so far, or 0, before the first batch."""
+        return float(self._means([x])[0])
 
-    def predict_many(self, X: Any) -> Any:
-        """Forecast for each row of a frame."""
+    def predict_many(self, X: pd.DataFrame) -> pd.Series:
+        """Predicted mean for each row of a frame."""
         import pandas as pd
 
-        return pd.Series(self._forecasts(X.to_dict("records")), index=X.index)
+        return pd.Series(self._means(X.to_dict("records")), index=X.index)
 
-    def _forecasts(self, rows: list[dict[Any, Any]]) -> Array:
-        if self._known is None:
-            seen = [y for _, y in self._waiting]
-            return np.full(len(rows), np.mean(seen) if seen else 0.0)
-        ((channel, omega, V),) = self._seen(rows)
+    def _means(self, rows: Sequence[GivenRow]) -> Array:
+        if self._state is None:
+            waiting = [float(y) for _, y in self._waiting]  # type: ignore[arg-type]  # numbers
+            return np.full(len(rows), np.mean(waiting) if waiting else 0.0)
+        ((channel, omega, V),) = self._predictions(self._state, rows)
         return np.asarray(channel.predict(omega, V)[0])
 
-    def _settings(self) -> Settings:
-        model = MiniAMPRegressor(self.prior, memory=self.memory, forget=self.forget)
-        return model._settings()
+    @property
+    def _estimator(self) -> MiniAMPRegressor:
+        return MiniAMPRegressor(self.prior, memory=self.memory, forget=self.forget)
 
-    def _targets(self, labels: list[Any]) -> Array:
+    def _targets(self, labels: Sequence[Hashable]) -> Array:
         return np.array(labels, dtype=np.float64)[:, None]
 
-    @property
-    def _judge(self) -> Judge:
-        return judge_numbers
 
-
-class RiverClassifier(_Gathering, base.MiniBatchClassifier):
+class RiverClassifier(_Adapter, base.MiniBatchClassifier):
     """`MiniAMPClassifier` for river; classes may come up at any time.
 
-    What is known of a class begins with the first batch that has it. That the rows before were not
-    of it is not counted, as they are gone; its own first batches make up for that (a belief that
-    began with them counted as rows at the features' centre gave the same log-loss to one part in a
+    The model of a class starts with the first batch that has it. That earlier rows were not of it
+    is not counted, as they are gone; its own first batches make up for that (a model that started
+    with them counted as rows at the features' centre had the same log loss within one part in a
     hundred, over the second and the third batch after a class came).
 
     Parameters
@@ -194,7 +194,7 @@ class RiverClassifier(_Gathering, base.MiniBatchClassifier):
     prior
         As for `MiniAMPClassifier`.
     batch_size
-        Rows that are absorbed together.
+        Rows per batch.
     memory
         As for `MiniAMPClassifier`.
     forget
@@ -218,50 +218,52 @@ class RiverClassifier(_Gathering, base.MiniBatchClassifier):
         forget: float = 1.0,
     ) -> None:
         super().__init__(prior, batch_size, memory, forget)
-        self._classes: dict[Any, int] = {}
+        self._classes: dict[Hashable, int] = {}
 
     @property
     def _multiclass(self) -> bool:
         return True
 
-    def learn_one(self, x: dict[Any, Any], y: Any) -> None:
+    def learn_one(self, x: GivenRow, y: Hashable) -> None:
         """Learn from one row."""
         self._add(_numbers(x), y)
 
-    def learn_many(self, X: Any, y: Any) -> None:
+    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
         """Learn from the rows of a frame, as by `learn_one` one after the other."""
         self._add_many(X, y)
 
-    def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, float]:
+    def predict_proba_one(  # type: ignore[override]  # labels of any type
+        self, x: GivenRow, **kwargs: object
+    ) -> dict[Hashable, float]:
         """Probability of every class seen so far; empty before any."""
-        return self._chances([x])[0]
+        return self._probabilities([x])[0]
 
-    def predict_proba_many(self, X: Any) -> Any:
+    def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:
         """Probability of every class seen so far, for each row of a frame."""
         import pandas as pd
 
-        return pd.DataFrame(self._chances(X.to_dict("records")), index=X.index)
+        return pd.DataFrame(self._probabilities(X.to_dict("records")), index=X.index)
 
-    def predict_many(self, X: Any) -> Any:
-        """The likeliest class of each row of a frame."""
+    def predict_many(self, X: pd.DataFrame) -> pd.Series:
+        """The most likely class of each row of a frame."""
         import pandas as pd
 
-        chances = self._chances(X.to_dict("records"))
-        found = [max(row, key=row.__getitem__) if row else None for row in chances]
+        rows = self._probabilities(X.to_dict("records"))
+        found = [max(row, key=row.__getitem__) if row else None for row in rows]
         return pd.Series(found, index=X.index)
 
-    def _chances(self, rows: list[dict[Any, Any]]) -> list[dict[Any, float]]:
+    def _probabilities(self, rows: Sequence[GivenRow]) -> list[dict[Hashable, float]]:
         waiting = [y for _, y in self._waiting]
         fresh = [y for y in dict.fromkeys(waiting) if y not in self._classes]
-        if self._known is None:
+        if self._state is None:
             share = {y: waiting.count(y) / len(waiting) for y in fresh}
             return [dict(share) for _ in rows]
         if len(self._classes) == 1:
             known = np.ones((len(rows), 1))
         else:
-            known = class_probabilities(self._seen(rows))
-        # A class that only rows in waiting have shown has, so far, the chance of a rare one.
-        rare = 1.0 / (self._known.rows + len(waiting) + len(fresh))
+            known = class_probabilities(self._predictions(self._state, rows))
+        # A class that only waiting rows have shown has, so far, the probability of a rare one.
+        rare = 1.0 / (self._state.rows + len(waiting) + len(fresh))
         rest = 1.0 - rare * len(fresh)
         names = list(self._classes)
         return [
@@ -269,11 +271,11 @@ class RiverClassifier(_Gathering, base.MiniBatchClassifier):
             for row in known
         ]
 
-    def _settings(self) -> Settings:
-        model = MiniAMPClassifier(self.prior, memory=self.memory, forget=self.forget)
-        return model._settings()
+    @property
+    def _estimator(self) -> MiniAMPClassifier:
+        return MiniAMPClassifier(self.prior, memory=self.memory, forget=self.forget)
 
-    def _targets(self, labels: list[Any]) -> Array:
+    def _targets(self, labels: Sequence[Hashable]) -> Array:
         classes = dict(self._classes)
         for label in labels:
             classes.setdefault(label, len(classes))
@@ -283,23 +285,21 @@ class RiverClassifier(_Gathering, base.MiniBatchClassifier):
             return np.where(places == 1, 1.0, -1.0)[:, None]
         return np.where(places[:, None] == np.arange(len(classes)), 1.0, -1.0)
 
-    @property
-    def _judge(self) -> Judge:
-        return judge_labels
 
-
-def _numbers(x: dict[Any, Any]) -> dict[Any, float]:
+def _numbers(x: GivenRow) -> Row:
     """A row with every value a float; refused by name where one is not."""
     return {name: _number(f"x[{name!r}]", value) for name, value in x.items()}
 
 
-def _number(name: str, value: Any) -> float:
+def _number(name: str, value: Given) -> float:
     try:
-        number = float(value)
+        number = float(value)  # type: ignore[arg-type]  # refused below
     except (TypeError, ValueError):
         raise InvalidTypeError(
-            f"{name}: got {value!r:.60}, expected a number; encode categories first, "
-            "with river.preprocessing.OneHotEncoder for instance"
+            name,
+            f"{value!r:.60}",
+            "a number",
+            "encode categories first, for instance with river.preprocessing.OneHotEncoder",
         ) from None
     if not math.isfinite(number):
         raise checks.refuse(name, value, "a finite number", "drop or fill missing values")

@@ -1,4 +1,4 @@
-"""Estimators with the face of scikit-learn (extra: sklearn)."""
+"""Estimators with the scikit-learn API (extra: sklearn)."""
 
 try:
     import sklearn as _sklearn  # noqa: F401
@@ -6,7 +6,9 @@ except ImportError as error:
     from miniamp.errors import MissingExtraError
 
     raise MissingExtraError(
-        'the estimators need scikit-learn; install it with pip install "miniamp[sklearn]"'
+        "miniamp.estimators",
+        expected="scikit-learn",
+        remedy='install it with pip install "miniamp[sklearn]"',
     ) from error
 
 from miniamp.estimators.classifier import MiniAMPClassifier

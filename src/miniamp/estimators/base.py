@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import warnings
 from abc import abstractmethod
-from functools import partial
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_is_fitted,
@@ -21,34 +22,46 @@ from sklearn.utils.validation import (
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
-from miniamp.errors import ConflictError, InvalidInputError, InvalidTypeError
-from miniamp.estimators.batching import cut
-from miniamp.estimators.contradiction import in_words
-from miniamp.estimators.dask_rows import blocks_of, cluster_for, first_rows, joined, swept
-from miniamp.estimators.health import HealthWarning, diagnose, findings
-from miniamp.estimators.judge import judge_weighted
-from miniamp.estimators.knowledge import Judge, Knowledge
-from miniamp.estimators.saved import Saved
-from miniamp.estimators.saving import knowledge_of, labels_of, labels_state, state_of
-from miniamp.estimators.settings import Settings, coefficient_prior
-from miniamp.estimators.tables import is_dask, plain, require_measurable
-from miniamp.estimators.weights import copies
+from miniamp.designs.distributed import Distributed
+from miniamp.errors import ConflictError, InvalidTypeError
+from miniamp.estimators.health import HealthReport, HealthWarning, conflict, diagnose, findings
+from miniamp.estimators.history import Entry
+from miniamp.estimators.rows import (
+    ACCEPTED,
+    Collection,
+    Matrix,
+    Rows,
+    as_dask_array,
+    blocks_of,
+    current_client,
+    first_rows,
+    is_dask,
+    plain,
+    repeated,
+    require_measurable,
+)
+from miniamp.estimators.saving import SaveMixin, State, all_or_nothing, labels_of, labels_state
+from miniamp.estimators.scoring import RowPrediction, Scorer
+from miniamp.estimators.settings import ModelSettings, cut, takes_amp
+from miniamp.estimators.state import FitState
+from miniamp.posterior import Posterior
+from miniamp.priors import ScalarPrior
 
-#: What a method that looks at rows accepts.
-ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 
-
-class StreamingEstimator(Saved, BaseEstimator):
+class StreamingEstimator(SaveMixin, BaseEstimator):
     """A model that absorbs batches of rows; see `MiniAMPRegressor` and `MiniAMPClassifier`."""
 
+    n_features_in_: int
+    feature_names_in_: NDArray[np.generic]
     _channel: ClassVar[Channel]
-    _known: Knowledge
+    _score: ClassVar[Scorer]
+    _state: FitState
 
     def __init__(
         self,
-        prior: Any = "gaussian",
+        prior: str | ScalarPrior = "gaussian",
         *,
-        noise: Any = "learn",
+        noise: str | float | Channel = "learn",
         batch_size: int | str = "auto",
         memory: int | str = "auto",
         forget: float = 1.0,
@@ -57,7 +70,7 @@ class StreamingEstimator(Saved, BaseEstimator):
         tol: float = 1e-8,
         fit_intercept: bool = True,
         standardize: bool = True,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int | bool = 0,
     ) -> None:
         self.prior = prior
@@ -76,83 +89,90 @@ class StreamingEstimator(Saved, BaseEstimator):
     # Learning.
 
     def _fit(self, X: Given, y: Given, sample_weight: Given) -> Self:
-        if is_dask(X):
-            return self._fit_dask(X, y, sample_weight)
-        with self._all_or_nothing():
+        with all_or_nothing(self):
             settings = self._settings()
             rng = check_random_state(self.random_state)
-            all_rows, Y, weights = self._rows(X, y, sample_weight, reset=True)
-            known = Knowledge(settings, all_rows.shape[1], Y.shape[1])
-            for rows in cut(self.batch_size, settings, all_rows, rng):
-                part = None if weights is None else weights[rows]
-                known = self._absorbed(known, all_rows[rows], Y[rows], part)
-            self._take(known)
-        return self
-
-    def _fit_dask(self, X: Any, y: Given, sample_weight: Given) -> Self:
-        """As `_fit`, with rows that are on a cluster, or too many to be here at once."""
-        with self._all_or_nothing():
-            settings = self._settings()
-            rng = check_random_state(self.random_state)
-            Y = self._targets(column_or_1d(np.asarray(plain(y))))
-            known = Knowledge(settings, X.shape[1], Y.shape[1])
-            client = cluster_for(known, X) if sample_weight is None else None
-            if client is not None:
-                validate_data(self, first_rows(X), reset=True, **ACCEPTED)
-                self._take(swept(known, X, Y, client))
+            if is_dask(X):
+                self._state = self._fitted_to_collection(settings, X, y, sample_weight, rng)
                 return self
-            weights = None if sample_weight is None else np.asarray(plain(sample_weight))
-            done = 0
-            for block in blocks_of(X):
-                part = validate_data(self, block, reset=done == 0, **ACCEPTED)
-                for rows in cut(self.batch_size, settings, part, rng):
-                    taken, rest = rows, None
-                    if weights is not None:
-                        some, rest = copies(weights[done + rows])
-                        taken = rows[some]
-                    known = self._absorbed(known, part[taken], Y[done + taken], rest)
-                done += part.shape[0]
-            if done != len(Y):
-                raise InvalidInputError(
-                    f"y: got {len(Y)} values, expected {done}; give one value for each row"
-                )
-            self._take(known)
+            rows = self._rows(settings, X, y, sample_weight, reset=True)
+            state = FitState(settings, rows.X.shape[1], rows.Y.shape[1])
+            for part in cut(self.batch_size, settings, rows.X, rng):
+                state = self._next(state, _some(rows, part))
+            self._state = state
         return self
 
-    def _partial_fit(self, X: Given, y: Given, sample_weight: Given, first: bool) -> Self:
-        with self._all_or_nothing():
+    def _fitted_to_collection(
+        self,
+        settings: ModelSettings,
+        X: Collection,
+        y: Given,
+        sample_weight: Given,
+        rng: np.random.RandomState,
+    ) -> FitState:
+        """The state after rows that are on a cluster, or too many to be in memory at once."""
+        Y = self._targets(settings, column_or_1d(np.asarray(plain(y))))
+        state = FitState(settings, X.shape[1], Y.shape[1])
+        client = current_client(X) if sample_weight is None else None
+        if client is not None:
+            named = first_rows(X)
+            first = np.asarray(named, dtype=np.float64)
+            if takes_amp(settings, first):
+                validate_data(self, named, reset=True, **ACCEPTED)
+                frame, whole = settings.first_frame(first), as_dask_array(X)
+                standardised = whole.map_blocks(
+                    frame.rows,
+                    intercept=settings.intercept,
+                    dtype=np.float64,
+                    chunks=(whole.chunks[0], (first.shape[1] + settings.intercept,)),
+                )
+                design = Distributed.from_array(standardised, client=client)
+                return state.started(frame, design, Y)
+        weights = None if sample_weight is None else np.asarray(plain(sample_weight))
+        done = 0
+        for block in blocks_of(X):
+            part: Matrix = validate_data(self, block, reset=done == 0, **ACCEPTED)
+            end = done + part.shape[0]
+            rows = _weighted(part, Y[done:end], None if weights is None else weights[done:end])
+            for some in cut(self.batch_size, settings, rows.X, rng):
+                state = self._next(state, _some(rows, some))
+            done = end
+        if done != len(Y):
+            raise checks.refuse("y", f"{len(Y)} values", f"{done}", "give one value for each row")
+        return state
+
+    def _partial_fit(self, X: Given, y: Given, sample_weight: Given) -> Self:
+        first = not self.__sklearn_is_fitted__()
+        with all_or_nothing(self):
             settings = self._settings()
-            rows, Y, weights = self._rows(X, y, sample_weight, reset=first)
-            known = (
-                Knowledge(settings, rows.shape[1], Y.shape[1])
-                if first
-                else self._known.under(settings)
-            )
-            self._take(self._absorbed(known, rows, Y, weights))
+            rows = self._rows(settings, X, y, sample_weight, reset=first)
+            shape = rows.X.shape[1], rows.Y.shape[1]
+            state = FitState(settings, *shape) if first else self._state.under(settings)
+            self._state = self._next(state, rows)
         return self
 
-    def _absorbed(self, known: Knowledge, X: Any, Y: Array, weights: Array | None) -> Knowledge:
-        """One batch, with a warning where it shows for the first time that the model is wrong."""
-        before = set(known.history[-1]["found"]) if known.history else set()
-        judge = self._judge if weights is None else partial(judge_weighted, self._judge)
+    def _next(self, state: FitState, rows: Rows) -> FitState:
+        """The state after one batch, with a warning about what is wrong for the first time."""
+        before = set(state.history[-1]["found"]) if state.history else set()
         try:
-            known = known.absorbed(X, Y, judge, weights)
+            state = state.absorbed(rows, type(self)._score)
         except (ConflictError, np.linalg.LinAlgError) as error:
-            raise in_words(error, X, self.noise) from error
-        for finding in findings(known.history):
-            if finding.kind not in before:
-                warnings.warn(f"{finding.message} {finding.remedy}", HealthWarning, stacklevel=5)
+            raise conflict(error, rows.X, state.settings) from error
+        entry = state.history[-1]
+        if not before.issuperset(entry["found"]):
+            for finding in findings(state.history):
+                if finding.kind not in before:
+                    warnings.warn(str(finding), HealthWarning, stacklevel=5)
         if self.verbose:
-            sys.stdout.write(_line(known.history[-1]) + "\n")
-        return known
+            sys.stdout.write(_line(entry) + "\n")
+        return state
 
-    def _settings(self) -> Settings:
+    def _settings(self) -> ModelSettings:
         for name in ("fit_intercept", "standardize"):
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise InvalidTypeError(
-                    f"{name}: got {getattr(self, name)!r:.60}, expected True or False; choose one"
-                )
-        settings = Settings.checked(
+            given = getattr(self, name)
+            if not isinstance(given, (bool, np.bool_)):
+                raise InvalidTypeError(name, f"{given!r:.60}", "True or False", "choose one")
+        return ModelSettings.checked(
             prior=self.prior,
             noise=self.noise,
             channel=self._channel,
@@ -164,115 +184,121 @@ class StreamingEstimator(Saved, BaseEstimator):
             fit_intercept=self.fit_intercept,
             standardize=self.standardize,
         )
-        if hasattr(self, "predict_proba") and not hasattr(settings.channel, "predict_proba"):
-            raise checks.refuse(
-                "noise",
-                f"{settings.channel!r}",
-                "a channel of labels",
-                "use channels.Logistic(), or leave it out",
-            )
-        return settings
 
     def _rows(
-        self, X: Given, y: Given, weights: Given, *, reset: bool
-    ) -> tuple[Any, Array, Array | None]:
+        self, settings: ModelSettings, X: Given, y: Given, weights: Given, *, reset: bool
+    ) -> Rows:
         """Rows, targets and weights, checked; a row of weight k is there k times."""
-        try:
-            rows, targets = self._validated(plain(X), plain(y), reset)
-            Y = self._targets(targets)
-        except TypeError as error:
-            if "not supported between instances" not in str(error):
-                raise
-            raise InvalidTypeError(
-                "y: got labels of several types, expected one; make all of them text, or numbers"
-            ) from None
-        require_measurable("X", rows)
+        values, target = self._validated(plain(X), plain(y), reset)
+        Y = self._targets(settings, target)
+        require_measurable("X", values)
         require_measurable("y", Y)
-        if weights is None:
-            return rows, Y, None
-        checked = _check_sample_weight(
-            plain(weights), rows, dtype=np.float64, ensure_non_negative=True
-        )
-        require_measurable("sample_weight", checked)
-        taken, rest = copies(checked)
-        return rows[taken], Y[taken], rest
+        if weights is not None:
+            weights = _check_sample_weight(
+                plain(weights), values, dtype=np.float64, ensure_non_negative=True
+            )
+            require_measurable("sample_weight", cast(Array, weights))
+        return _weighted(values, Y, cast("Array | None", weights))
 
     @abstractmethod
-    def _validated(self, X: Given, y: Given, reset: bool) -> tuple[Any, Any]:
+    def _validated(self, X: Given, y: Given, reset: bool) -> tuple[Matrix, NDArray[np.generic]]:
         """Rows and targets as arrays, checked."""
 
     @abstractmethod
-    def _targets(self, y: Any) -> Array:
+    def _targets(self, settings: ModelSettings, y: NDArray[np.generic]) -> Array:
         """Targets (M, K) as the channel takes them."""
-
-    @property
-    @abstractmethod
-    def _judge(self) -> Judge:
-        """What scores the forecasts of a batch."""
-
-    def _take(self, known: Knowledge) -> None:
-        self._known = known
-        self.n_samples_seen_ = known.rows
-        self.history_ = list(known.history)
-        self.health_ = diagnose(known.history)
-        self.n_iter_ = known.history[-1]["iterations"]
-        beliefs = [model.posterior for model in known.models]
-        self.posterior_: Any = beliefs[0] if len(beliefs) == 1 else beliefs
-        included = np.stack([_inclusion(belief, known.features) for belief in beliefs])
-        self._take_coefficients(*known.coefficients(), included)
-
-    def _take_coefficients(self, mean: Array, std: Array, intercept: Any, included: Array) -> None:
-        self.coef_: Any = mean
-        self.coef_std_: Any = std
-        self.intercept_: Any = intercept
-        self.inclusion_probability_: Any = included
 
     # Asking.
 
-    def _seen(self, X: Given) -> Any:
-        check_is_fitted(self, "n_samples_seen_")
-        if is_dask(X):
-            return joined([self._seen(block) for block in blocks_of(X)])
-        X = validate_data(self, plain(X), reset=False, **ACCEPTED)
-        return self._known.seen(X)
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_state")
+
+    @property
+    def _learned(self) -> FitState:
+        check_is_fitted(self)
+        return self._state
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Rows absorbed so far."""
+        return self._learned.rows
+
+    @property
+    def n_iter_(self) -> int:
+        """Iterations of the latest batch."""
+        return self._learned.history[-1]["iterations"]
+
+    @property
+    def history_(self) -> list[Entry]:
+        """One entry per batch, the latest 10,000; see `MiniAMPRegressor`."""
+        return self._learned.history.with_theory()
+
+    @property
+    def health_(self) -> HealthReport:
+        """What is wrong with the model, in plain words; empty when all is well."""
+        return diagnose(self._learned.history)
+
+    @property
+    def _posteriors(self) -> list[Posterior]:
+        return [model.posterior for model in self._learned.models]
+
+    def _predictions(self, X: Given) -> list[RowPrediction]:
+        """Predictions for rows, one per target."""
+        state = self._learned
+        if not is_dask(X):
+            return state.predictions(validate_data(self, plain(X), reset=False, **ACCEPTED))
+        blocks = zip(*(self._predictions(block) for block in blocks_of(X)), strict=True)
+        return [
+            RowPrediction(
+                parts[0].channel,
+                np.concatenate([part.omega for part in parts]),
+                np.concatenate([part.V for part in parts]),
+            )
+            for parts in blocks
+        ]
 
     # Files.
 
-    def _fitted(self) -> dict[str, Any]:
-        if not hasattr(self, "_known"):
+    def _fitted(self) -> State:
+        if not self.__sklearn_is_fitted__():
             return {}
-        labels = {name: labels_state(getattr(self, name)) for name in self._labels_held()}
-        return {**labels, "known": state_of(self._known)}
+        labels = {name: labels_state(getattr(self, name)) for name in self._label_names()}
+        return {**labels, "state": self._state.state()}
 
-    def _take_fitted(self, fitted: dict[str, Any]) -> None:
-        known = knowledge_of(fitted.pop("known"), self._settings())
-        self.n_features_in_ = known.features
+    def _restore(self, fitted: State) -> None:
+        state = FitState.from_state(fitted.pop("state"), self._settings())
+        self.n_features_in_ = state.features
         for name, labels in fitted.items():
             setattr(self, name, labels_of(labels))
-        self._take(known)
+        self._state = state
 
-    def _labels_held(self) -> list[str]:
+    def _label_names(self) -> list[str]:
         return [name for name in ("feature_names_in_", "classes_") if hasattr(self, name)]
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 
 
-def _inclusion(belief: Any, features: int) -> Array:
-    """Posterior probability that each coefficient is not zero, (N,)."""
-    prior = coefficient_prior(belief.prior)
-    chance = getattr(prior, "inclusion_probability", None)
-    if chance is None:
-        return np.ones(features)
-    total = belief.total
-    A = np.broadcast_to(total.A, total.B.shape)
-    return np.asarray(chance(A[:features], total.B[:features]))
+def _weighted(X: Matrix, Y: Array, weights: Array | None) -> Rows:
+    """Rows repeated by whole weights, with the weights that then remain."""
+    if weights is None:
+        return Rows(X, Y)
+    used, rest = repeated(weights)
+    return Rows(X[used], Y[used], rest)
 
 
-def _line(entry: dict[str, Any]) -> str:
-    error = "" if entry.get("error") is None else f", error before learning {entry['error']:.4g}"
+def _some(rows: Rows, places: NDArray[np.int64]) -> Rows:
+    """The rows at these places."""
+    if len(places) == len(rows):  # one batch of all rows, in their own order
+        return rows
+    weights = None if rows.weights is None else rows.weights[places]
+    return Rows(rows.X[places], rows.Y[places], weights)
+
+
+def _line(entry: Entry) -> str:
+    error = f", error before learning {entry['error']:.4g}" if "error" in entry else ""
     return (
         f"batch {entry['batch'] + 1}: {entry['rows']} rows, {entry['iterations']} iterations "
         f"({entry['solver']}){error}"

@@ -1,13 +1,14 @@
-"""Streaming clustering with the face of scikit-learn."""
+"""Streaming clustering with the scikit-learn API."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, Self
+from typing import Self, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
@@ -15,49 +16,39 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import ClassifierTags
+from sklearn.utils import ClassifierTags, Tags
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
-from miniamp.estimators.clusters import Clusters, Settings
-from miniamp.estimators.dask_rows import blocks_of, first_rows
-from miniamp.estimators.saved import Saved
-from miniamp.estimators.saving import labels_of, labels_state, matrix_of, matrix_state
-from miniamp.estimators.tables import is_dask, require_measurable
-
-#: What a method that looks at rows accepts.
-ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
-#: What a clustering knows, apart from the samples it keeps and its history.
-_KNOWN = (
-    "features",
-    "seed",
-    "belief",
-    "level",
-    "unit",
-    "counts",
-    "assigned",
-    "batches",
-    "samples",
-    "last_labels",
+from miniamp.estimators.clusters import ClusterEntry, Clusters, ClusterSettings
+from miniamp.estimators.rows import (
+    ACCEPTED,
+    Matrix,
+    blocks_of,
+    first_rows,
+    is_dask,
+    require_measurable,
 )
+from miniamp.estimators.saving import SaveMixin, State, all_or_nothing, labels_of, labels_state
+from miniamp.evidence import Factors
 
 
 class MiniAMPClusterer(
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     ClusterMixin,
-    Saved,
+    SaveMixin,
     BaseEstimator,
 ):
-    """Clusters of a stream of samples, batch after batch, with error bars on the centres.
+    """Clusters of a stream of samples, batch by batch, with error bars on the centres.
 
     The samples are columns of a low-rank matrix with one-hot labels (`eq:lowrank`); every batch is
     absorbed by low-rank message passing, and only a tilt of the centres is kept, O(R N) numbers.
     Differs from the paper's recipe (appendix D) in three documented ways: the samples of the first
-    `n_init_batches` are kept until those are over, and clustered anew, together, with each of them;
-    the best of several starts is taken by its Bethe free energy, starts with a tiny cluster last;
-    and early batches fade.
+    `n_init_batches` are kept for as long, and clustered again, together, with each of them; the
+    best of several starts is chosen by its Bethe free energy, starts with a tiny cluster last; and
+    early batches fade.
 
     Parameters
     ----------
@@ -69,17 +60,17 @@ class MiniAMPClusterer(
         Its variance; the mean square of the first batch by default.
     noise : "learn", "per-feature" or float
         Variance of a sample around its centre: learned from the residuals, one for all features or
-        one each; or given.
+        one per feature; or given.
     n_init_batches : int
-        How many batches the start is reconsidered for. Their samples are kept meanwhile. Weak
+        Number of batches after which the start is final. Their samples are kept until then. Weak
         clusters need more: 4,000 documents for 3 topics, where 200 images are enough for 3 digits.
     n_init : int
         Starts tried each time, k-means++ and small noise in turn.
     fading : float
-        Batch k of the first K weighs (k/K)^fading: mistakes of the early labels are outgrown.
+        Batch k of the first K weighs (k/K)^fading, so that mistakes of the early labels fade.
         0 counts all alike.
     batch_size : int
-        Rows that `fit` takes at a time.
+        Rows per batch of `fit`.
     max_iter, tol : int, float
         When to stop iterating a batch: mean absolute change of centres and labels.
     random_state : int, RandomState or None
@@ -94,13 +85,13 @@ class MiniAMPClusterer(
     cluster_weights_ : (R,) array
         Share of the samples seen in each cluster, faded like the centres.
     noise_ : float or (N,) array
-        Variance of the noise as now believed.
+        Current estimate of the variance of the noise.
     labels_ : (M,) array
         Labels of what was last given to fit or partial_fit.
     n_samples_seen_ : int
         Samples absorbed so far.
     posterior_ : Factors
-        The belief about the centres (one row a feature).
+        The posterior of the centres (one row per feature).
     history_ : list of dict
         For each batch: samples, iterations, converged, health, noise.
 
@@ -117,6 +108,11 @@ class MiniAMPClusterer(
     [0, 1, 2]
     """
 
+    labels_: NDArray[np.int64]
+    n_features_in_: int
+    feature_names_in_: NDArray[np.generic]
+    _state: Clusters
+
     def __init__(
         self,
         n_clusters: int = 8,
@@ -130,7 +126,7 @@ class MiniAMPClusterer(
         batch_size: int = 1024,
         max_iter: int = 50,
         tol: float = 1e-7,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.prior = prior
@@ -149,24 +145,25 @@ class MiniAMPClusterer(
 
         On any error the estimator stays as it was.
         """
-        with self._all_or_nothing():
+        with all_or_nothing(self):
             settings = self._settings()
             size = max(checks.count("batch_size", self.batch_size), settings.n_clusters)
-            first = validate_data(self, first_rows(X) if is_dask(X) else X, **ACCEPTED)
+            first: Matrix = validate_data(self, first_rows(X) if is_dask(X) else X, **ACCEPTED)
             require_measurable("X", first)
             state = self._fresh(settings, first.shape[1])
-            X = X if is_dask(X) else first
-            for part in self._blocks(X):
-                for rows in _chunks(part.shape[0], size):
-                    state = state.absorbed(part[rows])
-            self._take(state, np.concatenate([state.labels(part) for part in self._blocks(X)]))
+            rows = X if is_dask(X) else first
+            for part in self._blocks(rows):
+                for some in _chunks(part.shape[0], size):
+                    state = state.absorbed(part[some])
+            labels = np.concatenate([state.labels(part) for part in self._blocks(rows)])
+            self._state, self.labels_ = state, labels
             self._warn_of_empty_clusters()
         return self
 
-    def _blocks(self, X: Any) -> Iterator[Any]:
-        """The rows: checked ones as they are, those of a Dask collection a block at a time."""
+    def _blocks(self, X: Given) -> Iterator[Matrix]:
+        """The rows: checked ones as they are, those of a Dask collection block by block."""
         if not is_dask(X):
-            yield X
+            yield cast(Matrix, X)
             return
         for block in blocks_of(X):
             part = self._checked(block)
@@ -175,31 +172,32 @@ class MiniAMPClusterer(
 
     def partial_fit(self, X: Given, y: Given = None) -> Self:
         """Absorb one batch of rows; on any error the estimator stays as it was."""
-        with self._all_or_nothing():
+        with all_or_nothing(self):
             settings = self._settings()
             first = not hasattr(self, "_state")
-            rows = validate_data(self, X, reset=first, **ACCEPTED)
+            rows: Matrix = validate_data(self, X, reset=first, **ACCEPTED)
             require_measurable("X", rows)
             old = self._fresh(settings, rows.shape[1]) if first else self._state.under(settings)
             state = old.absorbed(rows)
-            self._take(state, state.last_labels)
+            assert state.last_labels is not None
+            self._state, self.labels_ = state, state.last_labels
             self._warn_of_empty_clusters()
         return self
 
-    def predict(self, X: Given) -> Any:
-        """The likeliest cluster of each row, the centres held fixed: the second pass."""
-        return self._checked_state().labels(self._checked(X))
+    def predict(self, X: Given) -> NDArray[np.int64]:
+        """The most likely cluster of each row, the centres held fixed: the second pass."""
+        return self._learned.labels(self._checked(X))
 
     def predict_proba(self, X: Given) -> Array:
         """Probability of each cluster for each row, (M, R), the centres held fixed."""
-        return self._checked_state().probabilities(self._checked(X))
+        return self._learned.probabilities(self._checked(X))
 
     def transform(self, X: Given) -> Array:
         """Distance of each row to each centre, (M, R)."""
-        return self._checked_state().distances(self._checked(X))
+        return self._learned.distances(self._checked(X))
 
-    def _settings(self) -> Settings:
-        return Settings.checked(
+    def _settings(self) -> ClusterSettings:
+        return ClusterSettings.checked(
             n_clusters=self.n_clusters,
             prior=self.prior,
             prior_var=self.prior_var,
@@ -211,67 +209,96 @@ class MiniAMPClusterer(
             tol=self.tol,
         )
 
-    def _fresh(self, settings: Settings, features: int) -> Clusters:
+    def _fresh(self, settings: ClusterSettings, features: int) -> Clusters:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         return Clusters(settings, features, seed)
 
-    def _take(self, state: Clusters, labels: Any) -> None:
-        self._state = state
-        self.cluster_centers_ = state.centres
-        self.cluster_std_ = state.centre_std
-        self.cluster_weights_ = state.weights
-        self.noise_ = state.noise
-        self.posterior_ = state.belief
-        self.n_samples_seen_ = state.samples
-        self.n_iter_ = state.history[-1]["iterations"]
-        self.history_ = list(state.history)
-        self.labels_ = labels
-        self._n_features_out = self.n_clusters
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_state")
+
+    @property
+    def _learned(self) -> Clusters:
+        check_is_fitted(self)
+        return self._state
+
+    @property
+    def cluster_centers_(self) -> Array:
+        """Posterior means of the centres, (R, N)."""
+        return self._learned.centres
+
+    @property
+    def cluster_std_(self) -> Array:
+        """Posterior standard deviations of the centres, (R, N)."""
+        return self._learned.centre_std
+
+    @property
+    def cluster_weights_(self) -> Array:
+        """Share of the samples in each cluster, (R,)."""
+        return self._learned.weights
+
+    @property
+    def noise_(self) -> float | Array:
+        """Current estimate of the variance of the noise."""
+        return self._learned.noise
+
+    @property
+    def posterior_(self) -> Factors | None:
+        """The posterior of the centres."""
+        return self._learned.belief
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Samples absorbed so far."""
+        return self._learned.samples
+
+    @property
+    def n_iter_(self) -> int:
+        """Iterations of the latest batch."""
+        return self._learned.history[-1]["iterations"]
+
+    @property
+    def history_(self) -> list[ClusterEntry]:
+        """One entry per batch, the latest 10,000."""
+        return list(self._learned.history)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._learned.settings.n_clusters
 
     def _warn_of_empty_clusters(self) -> None:
         # Clusters that share one centre are one cluster, however its samples fell on them.
         occupied = min(int(np.count_nonzero(self._state.assigned)), _apart(self.cluster_centers_))
         if occupied < self.n_clusters:
             warnings.warn(
-                f"{occupied} clusters have samples, {self.n_clusters} were asked "
-                "for: the others are empty so far. More samples a batch, more starts (n_init) or "
-                "fewer clusters would help; identical samples cannot be split",
+                f"{occupied} of n_clusters={self.n_clusters} clusters have samples so far. Use "
+                "more samples per batch, more starts (n_init) or fewer clusters; identical samples "
+                "cannot be split",
                 ConvergenceWarning,
                 stacklevel=3,
             )
 
-    def _fitted(self) -> dict[str, Any]:
-        if not hasattr(self, "_state"):
+    def _fitted(self) -> State:
+        if not self.__sklearn_is_fitted__():
             return {}
-        fitted = {name: getattr(self._state, name) for name in _KNOWN}
-        kept, names = self._state.kept, getattr(self, "feature_names_in_", None)
+        names = getattr(self, "feature_names_in_", None)
         return {
-            **fitted,
-            "history": [dict(entry) for entry in self._state.history],
-            "kept": None if kept is None else matrix_state(kept),
+            "state": self._state.state(),
             "labels": self.labels_,
             "names": None if names is None else labels_state(names),
         }
 
-    def _take_fitted(self, fitted: dict[str, Any]) -> None:
-        kept = None if fitted["kept"] is None else matrix_of(fitted["kept"])
-        known = {name: fitted[name] for name in _KNOWN}
-        history = tuple(fitted["history"])
-        self.n_features_in_ = fitted["features"]
+    def _restore(self, fitted: State) -> None:
+        self._state = Clusters.from_state(fitted["state"], self._settings())
+        self.labels_ = fitted["labels"]
+        self.n_features_in_ = self._state.features
         if fitted["names"] is not None:
             self.feature_names_in_ = labels_of(fitted["names"])
-        self._take(
-            Clusters(self._settings(), **known, kept=kept, history=history), fitted["labels"]
-        )
 
-    def _checked_state(self) -> Clusters:
-        check_is_fitted(self, "cluster_centers_")
-        return self._state
+    def _checked(self, X: Given) -> Matrix:
+        rows: Matrix = validate_data(self, X, reset=False, **ACCEPTED)
+        return rows
 
-    def _checked(self, X: Given) -> Any:
-        return validate_data(self, X, reset=False, **ACCEPTED)
-
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = self.prior == "nonnegative"

@@ -1,54 +1,60 @@
-"""What a streaming clustering knows, as one frozen value; a batch gives a new one."""
+"""The fit state of a streaming clustering: one frozen value per batch."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import Self, TypedDict, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from miniamp import channels, checks, priors
 from miniamp.absorb import Info, Stop, absorb
 from miniamp.arrays import Array, Given
-from miniamp.errors import ConflictError, ConflictWarning, InvalidInputError
-from miniamp.estimators.knowledge import HISTORY
-from miniamp.estimators.samples import (
+from miniamp.errors import ConflictError, ConflictWarning
+from miniamp.estimators.history import KEPT_BATCHES
+from miniamp.estimators.rows import (
+    Matrix,
+    entries,
     feature_variances,
+    matrix_of,
+    matrix_state,
     mean_square,
     residual,
     row_squares,
     scaled,
     stacked,
 )
+from miniamp.estimators.saving import State
 from miniamp.evidence import FactorBatch, Factors
 from miniamp.evidence.factor_scores import Scores
 from miniamp.evidence.factor_start import kmeans_start, noise_start
 from miniamp.posterior import Posterior
 from miniamp.priors.rows import RowPrior
 
-#: The noise is never taken below this share of the data's mean square: samples that coincide with
+#: The noise is never below this share of the data's mean square: samples that coincide with
 #: their centres would otherwise make every later sample infinitely unlikely.
 NOISE_FLOOR = 1e-6
-#: A feature's own noise is never taken below this share of the average one: features that are
-#: constant so far would otherwise outweigh all others when they first change.
+#: A feature's own noise is never below this share of the average one: features that are constant so
+#: far would otherwise outweigh all others when they first change.
 FEATURE_FLOOR = 1e-2
 #: Message passing is an expansion in 1/N; with fewer features than this its Onsager terms are no
 #: longer small corrections, and batches are absorbed by variational mean field instead.
 MANY_FEATURES = 64
-#: A start whose smallest cluster has less than this share of an even one is taken only if all have:
+#: A start whose smallest cluster has less than this share of an even one is used only if all have:
 #: handfuls of near-duplicates (reposted documents) otherwise win by their tightness.
 BALANCE = 0.25
-#: The first so many batches all begin anew.
+#: The first so many batches all start over.
 EVERY_BATCH = 5
 #: Rows that are labelled at once.
 CHUNK = 8192
 
 
 @dataclass(frozen=True)
-class Settings:
+class ClusterSettings:
     """The checked parameters of a clustering; see `MiniAMPClusterer`."""
 
     n_clusters: int
@@ -74,7 +80,7 @@ class Settings:
         max_iter: Given,
         tol: Given,
     ) -> Self:
-        """Settings, or an error that names the parameter."""
+        """The settings, or an error that names the parameter."""
         if prior not in ("gaussian", "nonnegative"):
             raise checks.refuse("prior", repr(prior), "'gaussian' or 'nonnegative'", "choose one")
         if isinstance(noise, str):
@@ -105,40 +111,50 @@ class Settings:
         return priors.GaussianRows(self.n_clusters, cov=var)
 
 
+class ClusterEntry(TypedDict):
+    """What is recorded of one batch."""
+
+    samples: int
+    iterations: int
+    converged: bool
+    health: float
+    noise: float
+
+
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """Centres as a belief, the noise, and the samples of the first batches while they are kept.
+    """A posterior of the centres, the noise, and the samples of the first batches while kept.
 
-    Everything inside is in units of `unit` (one a feature; 1 unless the noise is one a feature).
+    Everything inside is in units of `unit` (one per feature; None unless each has its own noise).
     """
 
-    settings: Settings
+    settings: ClusterSettings
     features: int
     seed: int
     belief: Factors | None = None
     level: float = np.nan  #: variance of the noise, in those units
     unit: Array | None = None
-    kept: Any = None
+    kept: Matrix | None = None
     counts: Array = field(default_factory=lambda: np.zeros(0))
-    assigned: Array = field(default_factory=lambda: np.zeros(0))  #: samples by likeliest cluster
+    assigned: Array = field(default_factory=lambda: np.zeros(0))  #: samples by most likely cluster
     batches: int = 0
     samples: int = 0
-    history: tuple[dict[str, Any], ...] = ()
-    last_labels: Any = None
+    history: tuple[ClusterEntry, ...] = ()
+    last_labels: NDArray[np.int64] | None = None
 
-    def under(self, settings: Settings) -> Clusters:
-        """The same knowledge under parameters that were changed since."""
+    def under(self, settings: ClusterSettings) -> Clusters:
+        """The same state under parameters that were changed since."""
         if settings.n_clusters != self.settings.n_clusters:
             raise checks.refuse(
                 "n_clusters",
                 settings.n_clusters,
-                f"{self.settings.n_clusters}, as when this began",
-                "call fit, or clone the estimator, to begin anew",
+                f"{self.settings.n_clusters}, as in the first batch",
+                "call fit, or clone the estimator, to start over",
             )
         return replace(self, settings=settings)
 
-    def absorbed(self, X: Any) -> Clusters:
-        """What is known after one more batch of rows."""
+    def absorbed(self, X: Matrix) -> Clusters:
+        """The state after one more batch of rows."""
         self._check(X)
         if self.batches >= self.settings.n_init_batches:
             return self._continued(X)
@@ -148,7 +164,7 @@ class Clusters:
         return replace(after, kept=None if last else raw)
 
     def _restarts(self) -> bool:
-        """Whether to begin anew with the next of the first batches.
+        """Whether to start over with the next of the first batches.
 
         With each of the first few, then whenever the samples have doubled, and with the last: all
         restarts together cost about as much as the last two.
@@ -158,12 +174,13 @@ class Clusters:
 
     # The first batches: all samples so far, from scratch, the best of several starts.
 
-    def _started(self, X: Any, raw: Any) -> Clusters:
+    def _started(self, X: Matrix, raw: Matrix) -> Clusters:
         if raw.shape[0] < self.settings.n_clusters:
-            raise InvalidInputError(
-                f"X: got n_samples={raw.shape[0]}, expected at least n_clusters="
-                f"{self.settings.n_clusters} in the first batch; give more samples at once or ask "
-                "for fewer clusters"
+            raise checks.refuse(
+                "X",
+                f"n_samples={raw.shape[0]}",
+                f"at least n_clusters={self.settings.n_clusters} in the first batch",
+                "give more samples at once, or choose fewer clusters",
             )
         unit = self._feature_scale(raw)
         Y = scaled(raw, unit).T
@@ -173,16 +190,16 @@ class Clusters:
         belief = Posterior(self.settings.prior_of_centres(square), self.features)
         found = self._tried(belief, Y, level, starts)
         after, info = max(found, key=lambda pair: _rank(pair[0]))
-        after = self._with_old_names(after, unit)
-        return self._after(X, Y, after, info, square, anew=True, unit=unit)
+        after = self._with_old_labels(after, unit)
+        return self._after(X, Y, after, info, square, restart=True, unit=unit)
 
     def _tried(
-        self, belief: Posterior, Y: Any, level: float, starts: Sequence[Array]
+        self, belief: Posterior, Y: Matrix, level: float, starts: Sequence[Array]
     ) -> list[tuple[Factors, Info]]:
-        """What comes of each start; one that ends in a contradiction is dropped unless all do."""
+        """The result of each start; one that ends in a conflict is dropped unless all do."""
         found, failure = [], None
         with warnings.catch_warnings():
-            # A start is a trial: that one of them needed care is nobody's concern.
+            # A start is a trial: one that needed a second attempt is no reason for a warning.
             warnings.simplefilter("ignore", ConflictWarning)
             for start in starts:
                 try:
@@ -193,8 +210,8 @@ class Clusters:
             raise failure
         return found
 
-    def _starts(self, raw: Any, Y: Any) -> Iterator[Array]:
-        """First guesses of the labels: what is believed, k-means++ and small noise in turn."""
+    def _starts(self, raw: Matrix, Y: Matrix) -> Iterator[Array]:
+        """First guesses of the labels: the current ones, then k-means++ and small noise in turn."""
         columns = priors.OneHot(self.settings.n_clusters)
         rng = np.random.default_rng([self.seed, self.batches])
         scores = Scores(Y, channels.Gaussian(var=1.0), 1.0)
@@ -205,7 +222,7 @@ class Clusters:
             start = kmeans_start if k % 2 == 0 else noise_start
             yield start(scores, columns, rng)
 
-    def _with_old_names(self, belief: Factors, unit: Array | None) -> Factors:
+    def _with_old_labels(self, belief: Factors, unit: Array | None) -> Factors:
         """The same clusters, numbered as those before that they are nearest to."""
         if self.belief is None or belief.columns is None:
             return belief
@@ -214,9 +231,9 @@ class Clusters:
         order = np.argsort(linear_sum_assignment(far)[1])
         return belief.renamed(order)
 
-    # Later batches: from what is known.
+    # Later batches: from the state so far.
 
-    def _continued(self, X: Any) -> Clusters:
+    def _continued(self, X: Matrix) -> Clusters:
         assert self.belief is not None
         Y = scaled(X, self.unit).T
         faded = self.belief.scaled(self._fade())
@@ -232,7 +249,7 @@ class Clusters:
         return self._after(X, Y, after, info, mean_square(Y))
 
     def _absorb(
-        self, belief: Posterior, Y: Any, level: float, start: Given
+        self, belief: Posterior, Y: Matrix, level: float, start: Given
     ) -> tuple[Factors, Info]:
         evidence = FactorBatch(
             Y,
@@ -253,21 +270,21 @@ class Clusters:
 
     def _after(
         self,
-        X: Any,
-        Y: Any,
+        X: Matrix,
+        Y: Matrix,
         belief: Factors,
         info: Info,
         square: float,
-        anew: bool = False,
-        **changes: Any,
+        restart: bool = False,
+        unit: Array | None = None,
     ) -> Clusters:
         columns = belief.columns
         assert columns is not None
-        old = np.zeros_like(columns[0]) if anew else self._fade() * self.counts
+        old = np.zeros_like(columns[0]) if restart else self._fade() * self.counts
         likeliest = np.bincount(columns.argmax(axis=1), minlength=len(old)).astype(np.float64)
         off = residual(Y, belief.mean, columns)
         level = self._learned_level(off, float(old.sum()), len(columns), square)
-        report = {
+        report: ClusterEntry = {
             "samples": X.shape[0],
             "iterations": info.iterations,
             "converged": info.converged,
@@ -279,12 +296,12 @@ class Clusters:
             belief=belief,
             level=level,
             counts=old + columns.sum(axis=0),
-            assigned=likeliest if anew else self.assigned + likeliest,
+            assigned=likeliest if restart else self.assigned + likeliest,
             batches=self.batches + 1,
             samples=self.samples + X.shape[0],
-            history=(*self.history[1 - HISTORY :], report),
+            history=(*self.history[1 - KEPT_BATCHES :], report),
             last_labels=columns[-X.shape[0] :].argmax(axis=1),
-            **changes,
+            unit=unit if restart else self.unit,
         )
 
     def _learned_level(self, residual: float, seen: float, new: int, square: float) -> float:
@@ -311,7 +328,7 @@ class Clusters:
     def centre_std(self) -> Array:
         """Standard deviations of the centres, (R, N)."""
         assert self.belief is not None
-        prior: Any = self.belief.prior
+        prior = cast(RowPrior, self.belief.prior)
         std = np.sqrt(prior.variances(self.belief.tilt.A, self.belief.tilt.B)).T
         return np.asarray(std if self.unit is None else std * self.unit)
 
@@ -321,11 +338,11 @@ class Clusters:
         return np.asarray(self.counts / self.counts.sum())
 
     @property
-    def noise(self) -> Any:
-        """Variance of the noise in the data's own units: one, or one a feature."""
+    def noise(self) -> float | Array:
+        """Variance of the noise in the data's own units: one, or one per feature."""
         return self.level if self.unit is None else self.level * np.square(self.unit)
 
-    def probabilities(self, X: Any) -> Array:
+    def probabilities(self, X: Matrix) -> Array:
         """Probability of each cluster for each row of X with the centres held fixed, (M, R)."""
         assert self.belief is not None
         U = self.belief.mean
@@ -337,32 +354,48 @@ class Clusters:
         ]
         return np.concatenate(parts)
 
-    def labels(self, X: Any) -> Any:
-        """The likeliest cluster of each row of X, (M,)."""
-        return self.probabilities(X).argmax(axis=1)
+    def labels(self, X: Matrix) -> NDArray[np.int64]:
+        """The most likely cluster of each row of X, (M,)."""
+        return np.asarray(self.probabilities(X).argmax(axis=1))
 
-    def distances(self, X: Any) -> Array:
+    def distances(self, X: Matrix) -> Array:
         """Distance of each row of X to each centre, (M, R)."""
         C = self.centres
         squares = row_squares(X)[:, None] - 2.0 * np.asarray(X @ C.T) + np.square(C).sum(axis=1)
         return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
 
-    def _check(self, X: Any) -> None:
-        values: Any = X.data if hasattr(X, "tocsr") else X
+    # Files.
+
+    def state(self) -> State:
+        """This state in plain values and posteriors; settings are saved as parameters."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "settings"}
+        kept = None if self.kept is None else matrix_state(self.kept)
+        return {**values, "history": [dict(entry) for entry in self.history], "kept": kept}
+
+    @classmethod
+    def from_state(cls, state: State, settings: ClusterSettings) -> Self:
+        """The way back from `state`."""
+        kept = None if state["kept"] is None else matrix_of(state["kept"])
+        return cls(settings, **{**state, "history": tuple(state["history"]), "kept": kept})
+
+    def _check(self, X: Matrix) -> None:
+        values = entries(X)
         if self.settings.prior == "nonnegative" and values.size and values.min() < 0.0:
-            raise InvalidInputError(
-                "X: Negative values in data passed to MiniAMPClusterer with prior='nonnegative': "
-                f"got {values.min():g}, expected numbers >= 0; use prior='gaussian', or shift them"
+            raise checks.refuse(
+                "X",
+                f"{values.min():g} (Negative values in data passed to MiniAMPClusterer)",
+                "numbers >= 0 with prior='nonnegative'",
+                "use {prior=gaussian}, or shift them",
             )
 
-    def _feature_scale(self, X: Any) -> Array | None:
+    def _feature_scale(self, X: Matrix) -> Array | None:
         if self.settings.noise != "per-feature":
             return None
         var = feature_variances(X)
         typical = float(var.mean())
         return np.sqrt(np.maximum(var, FEATURE_FLOOR * typical)) if typical > 0.0 else None
 
-    def _first_level(self, Y: Any, starts: Sequence[Array], square: float) -> float:
+    def _first_level(self, Y: Matrix, starts: Sequence[Array], square: float) -> float:
         """The noise to begin with: given, as last learned, or what the best start leaves over."""
         if not isinstance(self.settings.noise, str):
             return self.settings.noise

@@ -1,27 +1,32 @@
-"""Health of a stream: what happens against what should, and what to do where they differ.
+"""Health of a stream: what is wrong with the model, and what to do about it.
 
-Everything is told from the history alone, which estimators keep and save: forecasts were scored on
-each batch before it was learned from, and the theory said what to expect of independent features.
+Health is a function of the history alone, which estimators keep and save: predictions were scored
+on each batch before it was learned from, and theory tells what to expect of independent features.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-#: A verdict is over at least so many batches and rows, the latest ones.
+from miniamp.errors import ConflictError
+from miniamp.estimators.history import Entry, History, column
+from miniamp.estimators.rows import Matrix
+from miniamp.estimators.settings import ModelSettings
+
+#: Findings are about at least so many batches and rows, the latest ones.
 BATCHES, ROWS = 5, 200
-#: Before so many rows have been learned from, forecasts are no measure of the model.
+#: Before so many rows have been learned from, predictions are no measure of the model.
 LEARNED_ROWS = 64
-#: Squared residuals (Brier scores) this many times as large as forecast, and this many standard
+#: Squared residuals (Brier scores) this many times as large as predicted, and this many standard
 #: deviations beyond chance, are no accident; nor are residuals so much smaller.
 TOO_LARGE, TOO_SMALL, SIGMAS = 1.5, 0.5, 5.0
-#: The same for a model that learns its noise, or has none to learn. While there are few rows a
-#: feature its hyper-parameters are uncertain, of which its error bars know nothing: sound streams
-#: reach 1.6.
+#: The same for a model that learns its noise, or has none to learn. While there are few rows per
+#: feature its hyper-parameters are uncertain, which its error bars leave out: sound streams reach
+#: 1.6.
 TOO_SURE = 2.0
 #: An error that has grown by this factor, beyond chance, is a change in the stream.
 GROWN = 1.5
@@ -31,14 +36,13 @@ BEHIND_THEORY = 3.0
 MANY_OUTLIERS, OUTLIER_SHARE = 3, 0.003
 #: Where more rows than this of one batch are off, the stream has changed.
 MOST_OUTLIERS = 0.05
-#: mean g^2 / mean(-dg) beyond this, in every batch of the window, shows AMP at its limits.
+#: Squared residuals over their expected value beyond this, in every batch of the window, show that
+#: AMP does not suit the rows.
 STRAINED = 2.0
-
-Entry = dict[str, Any]
 
 
 class HealthWarning(UserWarning):
-    """The model does not describe the stream; the message says in which way, and what to do."""
+    """The model does not describe the stream; the message tells in which way, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class HealthReport:
 
     Examples
     --------
-    >>> report = diagnose([])
+    >>> report = diagnose(History())
     >>> report.well, str(report)
     (True, 'nothing is wrong')
     """
@@ -93,7 +97,7 @@ class HealthReport:
         return "\n".join(map(str, self.findings)) or "nothing is wrong"
 
 
-def diagnose(history: Sequence[Entry]) -> HealthReport:
+def diagnose(history: History) -> HealthReport:
     """What the history of a stream shows about its model."""
     past: list[tuple[int, str]] = []
     for entry in history:
@@ -102,7 +106,7 @@ def diagnose(history: Sequence[Entry]) -> HealthReport:
     return HealthReport(tuple(findings(history)), tuple(past))
 
 
-def findings(history: Sequence[Entry]) -> list[Finding]:
+def findings(history: History) -> list[Finding]:
     """What is wrong as of the latest batch."""
     recent = _window(history)
     if not recent:
@@ -110,16 +114,16 @@ def findings(history: Sequence[Entry]) -> list[Finding]:
     drift = _drift(recent, _window(history[: len(history) - len(recent)]))
     if drift:
         return drift
-    # After a change of the stream the error bars are wrong for a while, of course.
+    # After a change of the stream the error bars are wrong for a while.
     if any("drift" in entry.get("found", ()) for entry in history[-3 * BATCHES :]):
         return []
     noise = _error_bars(recent) or _outliers(recent)
-    # A noise that is wrong strains AMP and breaks the forecasts of the theory: it comes first.
-    return noise or [*_design(history), *_theory(recent)]
+    # A noise that is wrong strains AMP and breaks the predictions of the theory: it comes first.
+    return noise or [*_design(history), *_theory(recent, history)]
 
 
 def _window(history: Sequence[Entry]) -> list[Entry]:
-    """The latest batches that were forecast by a model that had learned something, or nothing."""
+    """The latest batches that were predicted by a model that had learned something."""
     window: list[Entry] = []
     rows = 0
     for entry in reversed(history):
@@ -135,9 +139,7 @@ def _window(history: Sequence[Entry]) -> list[Entry]:
 
 def _pooled(entries: Sequence[Entry], name: str) -> tuple[float, float]:
     """Mean over the rows of what was recorded for each batch, and its standard deviation."""
-    rows = np.array([e["rows"] for e in entries], dtype=float)
-    values = np.array([e[name] for e in entries])
-    std = np.array([e[f"{name}_std"] for e in entries])
+    rows, values, std = (column(entries, key) for key in ("rows", name, f"{name}_std"))
     return float(rows @ values / rows.sum()), float(np.linalg.norm(rows * std) / rows.sum())
 
 
@@ -154,7 +156,7 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
                 Finding(
                     "noise",
                     f"The noise is larger than noise={noise:.3g} says: squared residuals are "
-                    f"{surprise:.2g} times what was forecast.",
+                    f"{surprise:.2g} times the predicted ones.",
                     f"Use noise='learn', or about {_noise_seen(recent):.2g}.",
                 )
             ]
@@ -162,7 +164,7 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
         return [
             Finding(
                 "overconfidence",
-                f"The model is too sure of itself: {what} {surprise:.2g} times what it forecast.",
+                f"The model is too sure of itself: {what} {surprise:.2g} times what it predicted.",
                 "If rows come more than once, drop the copies. Else give it more memory (memory=), "
                 "solver='robust' or larger batches; if the stream changes with time, forget=0.95.",
             )
@@ -172,7 +174,7 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
             Finding(
                 "noise",
                 f"The noise is smaller than noise={noise:.3g} says: squared residuals are "
-                f"{surprise:.2g} times what was forecast.",
+                f"{surprise:.2g} times the predicted ones.",
                 f"Use noise='learn', or about {_noise_seen(recent):.2g}: more can be learned.",
             )
         ]
@@ -199,7 +201,7 @@ def _outliers(recent: list[Entry]) -> list[Finding]:
 def _noise_seen(recent: list[Entry]) -> float:
     """The variance of the noise that would explain the squared residuals."""
     error = _pooled(recent, "error")[0]
-    expected = float(np.average([e["expected_error"] for e in recent]))
+    expected = float(np.mean(column(recent, "expected_error")))
     return max(error - expected + float(recent[-1].get("noise_var", 0.0)), 0.0)
 
 
@@ -215,9 +217,9 @@ def _drift(recent: list[Entry], before: list[Entry]) -> list[Finding]:
     return [
         Finding(
             "drift",
-            f"The stream has changed: the error of forecasts was {then:.3g} and is {now:.3g}.",
-            "Let old rows fade with forget=0.9 (or less, if it changes fast), or begin anew with a "
-            "fresh estimator.",
+            f"The stream has changed: the prediction error was {then:.3g} and is {now:.3g}.",
+            "Let old rows fade with forget=0.9 (or less, if it changes fast), or start over with a "
+            "new estimator.",
         )
     ]
 
@@ -225,42 +227,86 @@ def _drift(recent: list[Entry], before: list[Entry]) -> list[Finding]:
 def _design(history: Sequence[Entry]) -> Iterator[Finding]:
     last = history[-BATCHES:]
     strained = len(last) == BATCHES and all(map(_strained, last))
-    # Where the solver is chosen, a batch that AMP could not take is in good hands already.
+    # With solver="auto" a batch that does not suit AMP goes to the robust solver by itself.
     remedy = last[-1]["remedy"] if last and last[-1]["solver_asked"] == "amp" else ""
     if remedy or strained:
         why = (
-            f"a batch had to be done again with {remedy}"
+            f"a batch had to be solved again with {remedy}"
             if remedy
-            else f"mean g^2 / mean(-dg) is {last[-1]['health']:.2g} instead of 1"
+            else f"squared residuals are {last[-1]['health']:.2g} times their expected value"
         )
         yield Finding(
             "design",
-            f"AMP cannot take these rows: {why}, as happens where features depend on each other.",
+            f"AMP does not suit these rows: {why}, as happens where features depend on each other.",
             "Use solver='auto' or 'robust', with memory='auto'.",
         )
 
 
 def _strained(entry: Entry) -> bool:
-    """Whether mean g^2 / mean(-dg) is far from 1 where it should not be.
+    """Whether the ratio of squared residuals to their expected value is far from 1.
 
-    Labels that are as good as certain make it small, and so do rows that count a fraction.
+    Labels that are as good as certain make it small, and so do rows of a fractional weight.
     """
     low = 1.0 / STRAINED if entry.get("task") == "regression" else 0.0
     sound = low < entry["health"] < STRAINED
     return entry["solver"] == "amp" and not entry.get("weighted") and not sound
 
 
-def _theory(recent: list[Entry]) -> Iterator[Finding]:
-    """Independent features only: elsewhere the theory says nothing and is not recorded."""
-    if any(e.get("theory_error") is None for e in recent):
+def _theory(recent: list[Entry], history: History) -> Iterator[Finding]:
+    """Independent features only: elsewhere the theory does not apply and nothing is recorded."""
+    error = column(recent, "error")
+    # The theory's error is at least the noise: most streams need not ask the theory at all.
+    if not (error > BEHIND_THEORY * column(recent, "noise_var")).all():
         return
-    behind = [e["error"] / e["theory_error"] for e in recent]
-    if min(behind) > BEHIND_THEORY:
+    history.with_theory()
+    behind = error / column(recent, "theory_error")
+    if behind.min() > BEHIND_THEORY:
         yield Finding(
             "theory",
-            f"The error of forecasts is {np.median(behind):.2g} times what theory expects for "
+            f"The prediction error is {np.median(behind):.2g} times what theory expects for "
             "independent features.",
-            "Let batches be iterated to their end (max_iter=). Or the prior does not fit the "
+            "Allow more iterations per batch (max_iter=). Or the prior does not fit the "
             "coefficients, or the features are less independent than they look: try another "
             "prior, or solver='robust' with memory.",
         )
+
+
+def conflict(
+    error: ConflictError | np.linalg.LinAlgError, X: Matrix, settings: ModelSettings
+) -> ConflictError:
+    """The same refusal of a batch, with remedies in the terms of an estimator.
+
+    Parameters
+    ----------
+    error : ConflictError or LinAlgError
+        What the solver raised.
+    X : (M, N) array or sparse matrix
+        The rows.
+    settings : ModelSettings
+        The estimator's parameters.
+    """
+    rows = X.shape[0]
+    copies = rows - _distinct(X)
+    remedies = [f"{copies} of the rows are copies of others: drop those"] if copies else []
+    if not settings.learn_noise:
+        remedies.append("the noise may be larger than the one given: try {noise=learn}")
+    remedies.append("if the stream itself has changed, set {forget=0.9} or start over")
+    health = getattr(error, "health", np.nan)
+    times = f" ({health:.3g} times the expected squared residuals)" if health > 1.0 else ""
+    return ConflictError(
+        "X, y",
+        f"{rows} rows that contradict what was learned before{times}",
+        "rows of the same stream; the estimator is unchanged",
+        "; ".join(remedies),
+        health=health,
+        iteration=getattr(error, "iteration", 0),
+    )
+
+
+def _distinct(X: Matrix) -> int:
+    """Number of different rows."""
+    if sp.issparse(X):
+        X = sp.csr_array(X)
+        ends = zip(X.indptr[:-1], X.indptr[1:], strict=True)
+        return len({(X.indices[a:b].tobytes(), X.data[a:b].tobytes()) for a, b in ends})
+    return len({row.tobytes() for row in np.ascontiguousarray(X)})

@@ -1,12 +1,13 @@
-"""Two estimators of disjoint streams made one."""
+"""Fit states joined and widened: two streams, new features, new classes."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -14,37 +15,40 @@ from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.errors import InvalidTypeError
 from miniamp.estimators.base import StreamingEstimator
-from miniamp.estimators.knowledge import HISTORY, Knowledge
+from miniamp.estimators.history import History
+from miniamp.estimators.state import FitState
 from miniamp.evidence import Frame
 from miniamp.learning import Model
 from miniamp.posterior import Posterior, Remembered
 from miniamp.streams.merge import MergeWarning, together
 from miniamp.tilt import Tilt
 
+E = TypeVar("E", bound=StreamingEstimator)
 
-def merge(a: Any, b: Any) -> Any:
-    """One estimator of two that learned from disjoint streams: what the rows said adds up.
 
-    Both are brought to the same units; of hyper-parameters that each learned by itself, the prior
-    is that of the one with more rows, and the noise the (geometric) mean, weighed by rows. The
-    histories follow one another, those of `b` last. Neither input changes.
+def merge(a: E, b: E) -> E:
+    """One estimator from two that learned from disjoint streams: their evidence adds up.
+
+    Both are brought to the same units. Of hyper-parameters that each learned by itself, the prior
+    is that of the one with more rows, and the noise the geometric mean weighted by rows. The
+    history of `b` follows that of `a`. Neither input changes.
 
     Parameters
     ----------
     a, b : MiniAMPRegressor or MiniAMPClassifier
         Fitted, of the same class with the same parameters, on the same features and classes. Rows
-        that both have seen are counted twice, and nothing in the estimators can tell.
+        that both have seen are counted twice, which cannot be detected.
 
     Returns
     -------
     estimator
-        A new one, that can go on learning.
+        A new one, which can learn further.
 
     Warns
     -----
     MergeWarning
-        Always: see `miniamp.streams.merge` for what merging costs. Where the rows can be had, let
-        one estimator learn from both streams instead.
+        Always: see `miniamp.streams.merge` for what merging costs. Where the rows are available,
+        let one estimator learn from both streams instead.
 
     Examples
     --------
@@ -61,28 +65,30 @@ def merge(a: Any, b: Any) -> Any:
     """
     _require_alike(a, b)
     warnings.warn(
-        "merged estimators forget what the two streams say together: expect a larger error (by a "
-        "third, or twice as large with sparse coefficients) than from one that learns from both",
+        "merged estimators lose what only the two streams together show: expect a larger error (by "
+        "a third, or twice as large with sparse coefficients) than from one that learns from both",
         MergeWarning,
         stacklevel=2,
     )
-    new = clone(b)
-    for name in ("n_features_in_", *b._labels_held()):
+    new: E = clone(b)
+    for name in ("n_features_in_", *b._label_names()):
         setattr(new, name, getattr(b, name))
-    new._take(_merged(a._known, b._known))
+    new._state = _merged(a._state, b._state)
     return new
 
 
-def _require_alike(a: Any, b: Any) -> None:
-    """Refuse estimators that do not speak of the same thing."""
+def _require_alike(a: StreamingEstimator, b: StreamingEstimator) -> None:
+    """Refuse estimators of different models."""
     for name, given in (("a", a), ("b", b)):
         if not isinstance(given, StreamingEstimator):
             raise InvalidTypeError(
-                f"{name}: got {type(given).__name__}, expected a MiniAMPRegressor or "
-                "MiniAMPClassifier; streams.merge takes posteriors"
+                name,
+                type(given).__name__,
+                "a MiniAMPRegressor or MiniAMPClassifier",
+                "streams.merge accepts posteriors",
             )
-        check_is_fitted(given, "n_samples_seen_")
-        if given._known.kept is not None:
+        check_is_fitted(given)
+        if given._state.first is not None:
             raise checks.refuse(
                 name, f"{given.n_samples_seen_} rows", "more", "let the other learn from them"
             )
@@ -99,14 +105,14 @@ def _require_alike(a: Any, b: Any) -> None:
             )
 
 
-def _listed(estimator: Any, name: str) -> Any:
+def _listed(estimator: StreamingEstimator, name: str) -> list[object] | None:
     values = getattr(estimator, name, None)
     return None if values is None else np.asarray(values).tolist()
 
 
-def _merged(a: Knowledge, b: Knowledge) -> Knowledge:
-    """What both know, in the units of b, and of a where b has none yet."""
-    old, own = a._frame, b._frame
+def _merged(a: FitState, b: FitState) -> FitState:
+    """The state of both, in the units of b, and of a where b has none yet."""
+    old, own = a.units, b.units
     frame = replace(
         own,
         centre=np.where(own.started, own.centre, old.centre),
@@ -119,8 +125,8 @@ def _merged(a: Knowledge, b: Knowledge) -> Knowledge:
     for k, (first, second) in enumerate(zip(a.models, b.models, strict=True)):
         prior = leading.models[k].posterior.prior
         parts = [
-            _moved(model.posterior.with_prior(prior), known._frame, frame, known.settings.intercept)
-            for model, known in ((first, a), (second, b))
+            _moved(model.posterior.with_prior(prior), state.units, frame, state.settings.intercept)
+            for model, state in ((first, a), (second, b))
         ]
         channel = second.channel
         if b.settings.learn_noise:
@@ -139,10 +145,10 @@ def _merged(a: Knowledge, b: Knowledge) -> Knowledge:
 
 
 def _moved(belief: Posterior, old: Frame, new: Frame, intercept: bool) -> Posterior:
-    """The same belief about coefficients in other units.
+    """The same posterior for coefficients in other units.
 
     A coefficient u = w s of a feature x enters as u (x - c) / s, so that new units rescale u, and a
-    new centre moves the intercept by a sum over all coefficients: what was known of the intercept
+    new centre moves the intercept by a sum over all coefficients: the evidence about the intercept
     becomes one more remembered row.
     """
     if np.array_equal(old.centre, new.centre) and np.array_equal(old.scale, new.scale):
@@ -173,12 +179,105 @@ def _moved(belief: Posterior, old: Frame, new: Frame, intercept: bool) -> Poster
     return moved.remembering(Remembered(np.stack(rows), np.array(targets), nothing))
 
 
-def _one_after_the_other(a: Knowledge, b: Knowledge) -> tuple[dict[str, Any], ...]:
-    """Both histories; theory knows of either stream alone, and says nothing of what comes."""
+def _one_after_the_other(a: FitState, b: FitState) -> History:
+    """Both histories; theory follows either stream alone, and stops here."""
     batches = a.history[-1]["batch"] + 1
-    later = [
-        {**entry, "batch": entry["batch"] + batches, "rows_seen": entry["rows_seen"] + a.rows}
-        for entry in b.history
-    ]
+    later = [entry.copy() for entry in b.history.with_theory()]
+    for entry in later:
+        entry["batch"] += batches
+        entry["rows_seen"] += a.rows
     later[-1].pop("theory_precision", None)
-    return (*a.history, *later)[-HISTORY:]
+    return History([*a.history.with_theory(), *later])
+
+
+def with_features(state: FitState, features: int) -> FitState:
+    """The same state with more features; those added at the end have not been seen yet.
+
+    Examples
+    --------
+    >>> from miniamp.estimators.scoring import score_numbers
+    >>> from miniamp.estimators import MiniAMPRegressor
+    >>> state = FitState(MiniAMPRegressor()._settings(), features=1, targets=1)
+    >>> X = np.arange(40.0)[:, None]
+    >>> state = state.absorbed(Rows(X, X), score_numbers)
+    >>> with_features(state, 2).coefficients.mean.round(2)
+    array([[1., 0.]])
+    """
+    more = features - state.features
+    if more == 0 or state.frame is None:
+        return replace(state, features=features)
+    end = state.features  # the intercept, if there is one, stays the last coordinate
+    frame = Frame(
+        np.append(state.frame.centre, np.zeros(more)),
+        np.append(state.frame.scale, np.full(more, 0.0 if state.settings.scaling else 1.0)),
+        np.append(state.frame.started, np.zeros(more, dtype=bool)),
+        state.frame.counted,
+    )
+    models = tuple(replace(m, posterior=_wider(m.posterior, end, more)) for m in state.models)
+    first = state.first
+    if first is not None:
+        padded = sp.hstack if sp.issparse(first.X) else np.hstack
+        first = replace(first, X=padded([first.X, np.zeros((len(first), more))]))
+    return replace(state, features=features, frame=frame, models=models, first=first)
+
+
+def with_classes(state: FitState, classes: int) -> FitState:
+    """The same state with more classes, of which no row has been seen yet.
+
+    Two classes have one model, for the second; with a third each gets its own, and that of the
+    first is the mirror image. The model of a new class starts from the prior: that none of the
+    rows before were of it is not counted.
+    """
+    targets = classes if classes > 2 else 1
+    if targets == state.targets:
+        return state
+    models, first = state.models, state.first
+    if state.targets == 1:
+        models = tuple(image for m in models for image in (_mirrored(m), m))
+    if models:
+        models += tuple(_unseen(models[0]) for _ in range(targets - len(models)))
+    if first is not None:
+        Y = first.Y if state.targets > 1 else np.hstack([-first.Y, first.Y])
+        rest = np.full((len(Y), targets - Y.shape[1]), -1.0)
+        first = replace(first, Y=np.hstack([Y, rest]))
+    return replace(state, targets=targets, models=models, first=first)
+
+
+def _wider(belief: Posterior, end: int, more: int) -> Posterior:
+    def padded(values: Array) -> Array:
+        return np.insert(values, [end] * more, 0.0, axis=-1)
+
+    def wide(tilt: Tilt) -> Tilt:
+        A = tilt.A if np.ndim(tilt.A) == 0 else padded(tilt.A)
+        return Tilt(A, padded(tilt.B))
+
+    memory = min(belief.memory + more, max(belief.memory, 256))
+    new = Posterior(belief.prior, belief.size + more, wide(belief.tilt), memory=memory)
+    remembered = belief.remembered
+    if remembered is None:
+        return new
+    return new.remembering(
+        Remembered(padded(remembered.rows), remembered.targets, wide(remembered.field))
+    )
+
+
+def _mirrored(model: Model) -> Model:
+    """The model of the opposite labels."""
+    belief = model.posterior
+
+    def mirror(tilt: Tilt) -> Tilt:
+        return Tilt(tilt.A, -tilt.B)
+
+    new = Posterior(belief.prior, belief.size, mirror(belief.tilt), memory=belief.memory)
+    remembered = belief.remembered
+    if remembered is not None:
+        new = new.remembering(
+            Remembered(remembered.rows, -remembered.targets, mirror(remembered.field))
+        )
+    return replace(model, posterior=new)
+
+
+def _unseen(like: Model) -> Model:
+    """A model that has seen nothing, with hyper-parameters as learned so far."""
+    belief = Posterior(like.posterior.prior, like.posterior.size, memory=like.posterior.memory)
+    return Model(belief, like.channel, like.batches)

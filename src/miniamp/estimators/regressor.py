@@ -1,79 +1,82 @@
-"""Streaming linear regression with error bars, with the face of scikit-learn."""
+"""Streaming linear regression with error bars, with the scikit-learn API."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Literal, Self, cast, overload
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
-from miniamp.estimators.base import ACCEPTED, StreamingEstimator
-from miniamp.estimators.judge import judge_numbers
-from miniamp.estimators.knowledge import Judge
-from miniamp.estimators.settings import NUMBERS
+from miniamp.estimators.base import StreamingEstimator
+from miniamp.estimators.rows import ACCEPTED, Matrix
+from miniamp.estimators.scoring import score_numbers
+from miniamp.estimators.settings import NUMBERS, ModelSettings
+from miniamp.posterior import Posterior
 
 
 class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
-    """Linear regression on a stream of rows, Bayesian, batch after batch, in bounded memory.
+    """Bayesian linear regression on a stream of rows, batch by batch, in bounded memory.
 
     Parameters
     ----------
     prior : str or prior
         Prior of the coefficients: "gaussian" (ridge), "sparse" (spike and slab), "laplace",
         "nonnegative", with hyper-parameters learned from the stream; or an object of
-        `miniamp.priors`, which is taken at its word, for coefficients in the units of X.
+        `miniamp.priors`, which is used as given, for coefficients in the units of X.
     noise : "learn", float or channel
         Variance of the noise: learned, or given. Or a channel of `miniamp.channels`, such as
         StudentT for outliers or Poisson for counts.
     batch_size : "auto" or int
-        Rows that `fit` takes at a time; "auto" asks the theory (`miniamp.theory.plan`) where there
-        are too many for one batch.
+        Rows per batch of `fit`; "auto" uses one batch where the rows are few, and else asks the
+        theory (`miniamp.theory.plan`).
     memory : "auto" or int
-        Pseudo-rows that keep correlations between coefficients from batch to batch: 0 is the
-        paper's program, the number of features is offline inference.
+        Pseudo-rows that keep correlations between coefficients from batch to batch: 0 keeps none,
+        the number of features keeps all (offline inference).
     forget : float
-        For drifting streams: what is known counts this many times as much when a batch comes.
+        For drifting streams: weight of everything learned before, relative to a new batch.
     solver : "auto", "amp" or "robust"
-        AMP for independent features, vector AMP with memory for any; "auto" looks at the rows.
+        AMP for independent features, vector AMP with memory for any; "auto" examines the rows.
     max_iter, tol : int, float
         When to stop iterating a batch.
     fit_intercept : bool
         Whether to add an intercept, under a wide prior.
     standardize : bool
-        Whether features are brought to one scale first, as seen in the first rows.
+        Whether features are standardised first, by the mean of the first rows and the spread of
+        all rows so far.
     random_state : int, RandomState or None
-        For the order in which `fit` takes the rows where there are several batches.
+        For the order in which `fit` visits the rows where there are several batches.
     verbose : int
-        Whether to print a line a batch.
+        Whether to print one line per batch.
 
     Attributes
     ----------
     coef_ : (N,) array
         Posterior means of the coefficients, in the units of X.
     coef_std_ : (N,) array
-        Their posterior standard deviations. Under a sparse prior most are surely zero, and
-        intervals made of these hold more of the coefficients than they say.
+        Their posterior standard deviations. Under a sparse prior most coefficients are certainly
+        zero, and intervals made of these cover more of the coefficients than their level.
     intercept_ : float
         Posterior mean of the intercept.
     inclusion_probability_ : (N,) array
         Probability that a coefficient is not zero; ones under priors without a spike.
     posterior_ : Posterior
-        The belief itself, in the standardised units, the intercept last.
+        The posterior itself, in the standardised units, the intercept last.
     noise_ : float
-        Variance of the noise as now believed.
+        Current estimate of the variance of the noise.
     n_samples_seen_ : int
         Rows absorbed so far.
     history_ : list of dict
-        One entry a batch: rows, iterations, solver, score and error of the forecasts before
-        learning, mean variance, hyper-parameters.
+        One entry per batch, the latest 10,000: rows, iterations, solver, score and error of the
+        predictions before learning, mean variance, hyper-parameters.
     health_ : HealthReport
         What is wrong with the model, in plain words; empty when all is well.
     n_features_in_ : int
-        Features of the rows.
+        Number of features.
     feature_names_in_ : (N,) array of str
         Their names, where the rows came with names.
 
@@ -92,9 +95,10 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
     """
 
     _channel = NUMBERS
+    _score = score_numbers
 
     def fit(self, X: Given, y: Given, sample_weight: Given = None) -> Self:
-        """Begin anew with these rows, streamed in batches of `batch_size`.
+        """Start over with these rows, streamed in batches of `batch_size`.
 
         A weight of k counts a row k times.
         """
@@ -102,11 +106,15 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
 
     def partial_fit(self, X: Given, y: Given, sample_weight: Given = None) -> Self:
         """Absorb one batch of rows; on any error the estimator stays as it was."""
-        return self._partial_fit(X, y, sample_weight, first=not hasattr(self, "_known"))
+        return self._partial_fit(X, y, sample_weight)
 
-    def predict(self, X: Given, return_std: bool = False) -> Any:
-        """Forecast of y for each row, (M,); with `return_std` also its standard deviation."""
-        mean, var = self._forecast(X)
+    @overload
+    def predict(self, X: Given, return_std: Literal[False] = False) -> Array: ...
+    @overload
+    def predict(self, X: Given, return_std: Literal[True]) -> tuple[Array, Array]: ...
+    def predict(self, X: Given, return_std: bool = False) -> Array | tuple[Array, Array]:
+        """Predicted mean of y for each row, (M,); with `return_std` also its standard deviation."""
+        mean, var = self._predicted(X)
         return (mean, np.sqrt(var)) if return_std else mean
 
     def predict_interval(self, X: Given, level: float = 0.9) -> tuple[Array, Array]:
@@ -114,25 +122,47 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
         level = checks.number("level", level, above=0.0, most=1.0)
         if level == 1.0:
             raise checks.refuse("level", level, "less than 1", "nothing is certain")
-        mean, var = self._forecast(X)
+        mean, var = self._predicted(X)
         reach = ndtri(0.5 + level / 2.0) * np.sqrt(var)
         return mean - reach, mean + reach
 
-    def _forecast(self, X: Given) -> tuple[Array, Array]:
-        (seen,) = self._seen(X)
-        return seen.channel.predict(seen.omega, seen.V)  # type: ignore[no-any-return]
-
-    def _validated(self, X: Given, y: Given, reset: bool) -> tuple[Any, Any]:
-        X, y = validate_data(self, X, y, reset=reset, y_numeric=True, **ACCEPTED)
-        return X, y
-
-    def _targets(self, y: Any) -> Array:
-        return self._settings().channel.checked(y)[:, None]
+    def _predicted(self, X: Given) -> tuple[Array, Array]:
+        (predicted,) = self._predictions(X)
+        return predicted.channel.predict(predicted.omega, predicted.V)
 
     @property
-    def _judge(self) -> Judge:
-        return judge_numbers
+    def coef_(self) -> Array:
+        """Posterior means of the coefficients, (N,)."""
+        return np.asarray(self._learned.coefficients.mean[0])
 
-    def _take_coefficients(self, mean: Array, std: Array, intercept: Any, included: Array) -> None:
-        super()._take_coefficients(mean[0], std[0], float(intercept[0]), included[0])
-        self.noise_ = float(np.mean(getattr(self._known.models[0].channel, "var", np.nan)))
+    @property
+    def coef_std_(self) -> Array:
+        """Posterior standard deviations of the coefficients, (N,)."""
+        return np.asarray(self._learned.coefficients.std[0])
+
+    @property
+    def intercept_(self) -> float:
+        """Posterior mean of the intercept."""
+        return float(self._learned.coefficients.intercept[0])
+
+    @property
+    def inclusion_probability_(self) -> Array:
+        """Probability that a coefficient is not zero, (N,)."""
+        return np.asarray(self._learned.coefficients.inclusion[0])
+
+    @property
+    def posterior_(self) -> Posterior:
+        """The posterior in the standardised units, the intercept last."""
+        return self._posteriors[0]
+
+    @property
+    def noise_(self) -> float:
+        """Current estimate of the variance of the noise; nan where the channel has none."""
+        return float(np.mean(getattr(self._learned.models[0].channel, "var", np.nan)))
+
+    def _validated(self, X: Given, y: Given, reset: bool) -> tuple[Matrix, NDArray[np.generic]]:
+        both = validate_data(self, X, y, reset=reset, y_numeric=True, **ACCEPTED)
+        return cast("tuple[Matrix, NDArray[np.generic]]", both)
+
+    def _targets(self, settings: ModelSettings, y: NDArray[np.generic]) -> Array:
+        return settings.channel.checked(y)[:, None]

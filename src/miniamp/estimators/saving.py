@@ -1,25 +1,111 @@
-"""Estimators in files: no code in them, and every bit comes back."""
+"""Estimators in files, without pickle; and updates that are all or nothing."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from miniamp import streams
+from miniamp import checks, streams
 from miniamp.errors import InvalidInputError
-from miniamp.estimators.knowledge import Knowledge
-from miniamp.estimators.settings import Settings
-from miniamp.evidence import Frame
-from miniamp.learning import Model
+
+#: Plain values, arrays and posteriors under names: what `miniamp.streams.save` writes.
+State: TypeAlias = dict[str, Any]
+#: Class labels or feature names.
+Labels: TypeAlias = NDArray[np.generic]
+
+
+@contextmanager
+def all_or_nothing(estimator: object) -> Iterator[None]:
+    """While entered, an error of any kind leaves the estimator as it was before."""
+    before = estimator.__dict__.copy()
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise
+
+
+class SaveMixin(ABC):
+    """An estimator that can be saved to one file, without pickle, and resumes from it."""
+
+    stream_: State
+    _savable: ClassVar[dict[str, type[SaveMixin]]] = {}
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        cls._savable[cls.__name__] = cls
+
+    def save(self, path: str | os.PathLike[str], stream: State | None = None) -> None:
+        """Write the estimator to one file, all or nothing, without pickle; `miniamp.load` reads it.
+
+        Parameters
+        ----------
+        path : path
+            The file; a file that was there before is kept beside it (`miniamp.streams.save`).
+        stream : dict, optional
+            What else to keep in it, such as `batch.state()`, the position in a stream.
+        """
+        streams.save(path, self.state(stream))
+
+    def state(self, stream: State | None = None) -> State:
+        """The whole estimator as plain values and posteriors, for `miniamp.streams.save`."""
+        parameters = self.get_params(deep=False)  # type: ignore[attr-defined]  # of BaseEstimator
+        if isinstance(parameters["random_state"], (np.random.RandomState, np.random.Generator)):
+            raise checks.refuse(
+                "random_state",
+                "a generator",
+                "a whole number or None in a file",
+                "set_params(random_state=0) before saving",
+            )
+        return {
+            "estimator": type(self).__name__,
+            "parameters": parameters,
+            "fitted": self._fitted(),
+            "stream": stream,
+        }
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """The estimator whose `state` this is."""
+        if state.get("estimator") != cls.__name__:
+            raise InvalidInputError(
+                "state",
+                repr(state.get("estimator")),
+                repr(cls.__name__),
+                "miniamp.load finds the class by itself",
+            )
+        new = cls(**state["parameters"])
+        if state["fitted"]:
+            new._restore(dict(state["fitted"]))
+        if state["stream"] is not None:
+            new.stream_ = state["stream"]
+        return new
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The estimator of this class that was saved; see `miniamp.load`."""
+        return cls.from_state(streams.load(path))
+
+    @abstractmethod
+    def _fitted(self) -> State:
+        """What was learned, as plain values and posteriors; empty before the first batch."""
+
+    @abstractmethod
+    def _restore(self, fitted: State) -> None:
+        """The way back from `_fitted`."""
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The estimator that was saved, ready to go on bit for bit as if never stopped.
+    """The estimator that was saved, ready to resume bit for bit as if never stopped.
 
-    What was saved beside it (`save(path, stream=...)`) is its attribute `stream_`.
+    What was saved with it (`save(path, stream=...)`) is its attribute `stream_`.
 
     Raises
     ------
@@ -37,92 +123,24 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> bool((again.coef_ == model.coef_).all())
     True
     """
-    from miniamp import estimators  # every estimator that has a state, by its name
-
     state = streams.load(path)
-    cls: Any = getattr(estimators, str(state.get("estimator")), None)
-    if not hasattr(cls, "from_state"):
+    name = str(state.get("estimator"))
+    if name not in SaveMixin._savable:
         raise InvalidInputError(
-            f"{os.fspath(path)}: holds {state.get('estimator', 'no estimator')!r}, expected a "
-            "saved estimator; miniamp.streams.load reads any checkpoint"
+            os.fspath(path),
+            repr(state.get("estimator", "no estimator")),
+            "a saved estimator",
+            "miniamp.streams.load reads any checkpoint",
         )
-    return cls.from_state(state)
+    return SaveMixin._savable[name].from_state(state)
 
 
-def state_of(known: Knowledge) -> dict[str, Any]:
-    """What is known, in plain values and beliefs."""
-    frame = known.frame
-    return {
-        "features": known.features,
-        "targets": known.targets,
-        "rows": known.rows,
-        "history": [dict(entry) for entry in known.history],
-        "frame": None
-        if frame is None
-        else {
-            "centre": frame.centre,
-            "scale": frame.scale,
-            "started": frame.started,
-            "counted": frame.counted,
-        },
-        "models": [
-            {
-                "posterior": m.posterior,
-                "channel": m.channel,
-                "batches": m.batches,
-                "scale_known": m.scale_known,
-                "noise_known": m.noise_known,
-            }
-            for m in known.models
-        ],
-        "kept": None
-        if known.kept is None
-        else {
-            "X": matrix_state(known.kept[0]),
-            "Y": known.kept[1],
-            "weights": known.kept[2],
-        },
-    }
-
-
-def knowledge_of(state: dict[str, Any], settings: Settings) -> Knowledge:
-    """The way back from `state_of`."""
-    kept = state["kept"]
-    return Knowledge(
-        settings,
-        state["features"],
-        state["targets"],
-        None if state["frame"] is None else Frame(**state["frame"]),
-        tuple(Model(**model) for model in state["models"]),
-        None if kept is None else (matrix_of(kept["X"]), kept["Y"], kept["weights"]),
-        state["rows"],
-        tuple(state["history"]),
-    )
-
-
-def labels_state(labels: Any) -> Any:
-    """Class labels or names of features as an array, or where they are objects as a list."""
+def labels_state(labels: Labels) -> Labels | list[object]:
+    """Class labels or feature names as an array, or where they are objects as a list."""
     labels = np.asarray(labels)
     return labels if labels.dtype.kind != "O" else labels.tolist()
 
 
-def labels_of(state: Any) -> Any:
+def labels_of(state: Labels | list[object]) -> Labels:
     """The way back from `labels_state`."""
     return state if isinstance(state, np.ndarray) else np.array(state, dtype=object)
-
-
-def matrix_state(X: Any) -> Any:
-    """Rows as an array, or where they are sparse as their parts."""
-    if not sp.issparse(X):
-        return X
-    X = sp.csr_array(X)
-    parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr}
-    return {**parts, "shape": [int(n) for n in X.shape]}
-
-
-def matrix_of(state: Any) -> Any:
-    """The way back from `matrix_state`."""
-    if isinstance(state, np.ndarray):
-        return state
-    parts = (state["data"], state["indices"], state["indptr"])
-    return sp.csr_array(parts, shape=tuple(state["shape"]))

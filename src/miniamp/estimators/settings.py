@@ -1,37 +1,49 @@
-"""The parameters of the estimators, checked once, in one place."""
+"""The parameters of the regressor and the classifier, checked once, and what follows from them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from typing import Self, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from miniamp import channels, checks, priors
+from miniamp import channels, checks, priors, theory
 from miniamp.absorb import Stop
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
-from miniamp.errors import InvalidTypeError
+from miniamp.designs import as_design
+from miniamp.errors import InvalidTypeError, MiniampError
+from miniamp.estimators.rows import Matrix
 from miniamp.evidence import Frame
+from miniamp.evidence.auto import TRUSTED, spectral_outlier
 from miniamp.posterior import Posterior, Prior
 from miniamp.priors import ScalarPrior
 
-#: Priors by name, on a scale that the first rows replace.
-PRIORS: dict[str, ScalarPrior] = {
-    "gaussian": priors.Gaussian(),
-    "sparse": priors.GaussBernoulli(rho=0.5),
-    "laplace": priors.Laplace(),
-    "nonnegative": priors.NonNegativeGaussian(),
-}
-#: Memory of "auto": all that can be remembered of few features, and at most so many rows and
-#: numbers of many.
+#: Default channel of a classifier: probit with unit noise, which sets the scale.
+LABELS = channels.Probit(var=1.0)
+#: Default channel of a regressor; its noise is learned unless given.
+NUMBERS = channels.Gaussian(var=1.0)
+#: memory="auto": one row per feature, but at most so many rows, and numbers in all.
 REMEMBERED_ROWS, REMEMBERED_NUMBERS, LEAST_REMEMBERED = 256, 4_000_000, 32
 #: Prior variance of an intercept, in units of the targets' mean square.
 WIDE = 100.0
+#: For so few features the robust solver is cheap, and exact where AMP is right for many only.
+FEW_FEATURES = 64
+#: Entries of a matrix that AMP absorbs as one batch: 64 MB.
+AT_ONCE = 8_000_000
+#: Multiplications that the robust solver may spend on an iteration of a batch: rows with Gaussian
+#: noise are decomposed once, others again in every iteration.
+WORK, WORK_AGAIN = 2e8, 4e6
+#: No batch is chosen smaller than this.
+LEAST_ROWS = 128
+#: Rows that are looked at to tell whether AMP suits the design.
+SAMPLED = 512
 
 
 @dataclass(frozen=True, eq=False)
-class Settings:
+class ModelSettings:
     """The checked parameters of a regressor or classifier; see `MiniAMPRegressor`."""
 
     prior: ScalarPrior
@@ -60,9 +72,9 @@ class Settings:
         fit_intercept: Given,
         standardize: Given,
     ) -> Self:
-        """Settings, or an error that names the parameter.
+        """The settings, or an error that names the parameter.
 
-        `channel` is the one that the noise goes with where it is given as a number or learned.
+        `channel` is the default one, which is used where `noise` is a number or "learn".
         """
         prior, learn_prior = _prior(prior)
         channel, learn_noise = _channel(noise, channel)
@@ -80,50 +92,44 @@ class Settings:
             solver=solver,
             stop=Stop(checks.count("max_iter", max_iter), checks.number("tol", tol, least=0.0)),
             intercept=bool(fit_intercept),
-            # A prior that the user wrote speaks of coefficients in the user's own units.
+            # A prior object describes coefficients in the user's own units.
             scaling=bool(standardize) and learn_prior,
         )
 
     def memory_for(self, features: int) -> int:
-        """How many rows a belief about so many features remembers."""
+        """How many rows a posterior of so many features remembers."""
         if self.memory is not None:
             return self.memory
         room = max(LEAST_REMEMBERED, min(REMEMBERED_ROWS, REMEMBERED_NUMBERS // features))
         return min(features + self.intercept, room)
 
     def first_belief(self, features: int, y: Array) -> Posterior:
-        """What is believed of so many features before any row, for targets of this size."""
+        """The posterior of so many features before any row, for targets like y."""
         checks.fits("prior", self.prior.shape, features)
         size, prior = features + self.intercept, cast(Prior, self.prior)
         if self.intercept:
-            labels = hasattr(self.channel, "predict_proba")
-            power = 1.0 if labels else float(np.mean(np.square(y)))
+            power = 1.0 if self.channel.predicts_probabilities else float(np.mean(np.square(y)))
             prior = priors.WithIntercept(self.prior, WIDE * (power or 1.0))
         return Posterior(prior, size, memory=self.memory_for(features))
 
-    def first_frame(self, X: Any) -> Frame:
-        """Zero and unit of each feature, from the first rows."""
+    def first_frame(self, X: Matrix) -> Frame:
+        """Centre and scale of each feature, from the first rows."""
         frame = Frame.none(X.shape[1]).following(X)
         if not self.intercept:
-            # Without an intercept a feature's zero is its own.
+            # Without an intercept features cannot be centred.
             spread = np.hypot(frame.scale, frame.centre)
             frame = replace(frame, centre=np.zeros_like(frame.centre), scale=spread)
         if not self.scaling:
             frame = replace(frame, scale=np.ones_like(frame.scale))
         return frame
 
-    def next_frame(self, frame: Frame, X: Any) -> Frame:
-        """The frame after more rows: units of learned widths follow what is seen."""
+    def next_frame(self, frame: Frame, X: Matrix) -> Frame:
+        """The frame after more rows: scales follow the rows where the prior is learned."""
         return frame.following(X) if self.scaling else frame.seeing(X)
 
 
-def coefficient_prior(prior: Any) -> Any:
-    """The prior of the coefficients alone, with or without an intercept beside them."""
-    return prior.inner if isinstance(prior, priors.WithIntercept) else prior
-
-
 def batch_rows(batch_size: Given) -> int | None:
-    """The number of rows that a user asked for, None for "auto"."""
+    """The number of rows per batch that a user chose, None for "auto"."""
     return None if _is_auto(batch_size) else checks.count("batch_size", batch_size)
 
 
@@ -134,14 +140,17 @@ def _is_auto(value: Given) -> bool:
 def _prior(given: Given) -> tuple[ScalarPrior, bool]:
     """The prior, and whether its hyper-parameters are to be learned."""
     if isinstance(given, str):
-        if given not in PRIORS:
-            names = ", ".join(repr(name) for name in PRIORS)
+        named: dict[str, type[ScalarPrior]] = priors.by_name()
+        if given not in named:
+            names = ", ".join(repr(name) for name in named)
             raise checks.refuse("prior", repr(given), f"{names} or a prior", "choose one")
-        return PRIORS[given], True
+        return named[given].default(), True
     if not isinstance(given, ScalarPrior):
         raise InvalidTypeError(
-            f"prior: got {given!r:.60}, expected a name such as 'sparse' or a prior such as "
-            "priors.GaussBernoulli(rho=0.1); see miniamp.priors"
+            "prior",
+            f"{given!r:.60}",
+            "a name such as 'sparse' or a prior such as priors.GaussBernoulli(rho=0.1)",
+            "see miniamp.priors",
         )
     return given, False
 
@@ -159,11 +168,55 @@ def _channel(noise: Given, channel: Channel) -> tuple[Channel, bool]:
             raise checks.refuse(
                 "noise", repr(noise), "'learn', a variance or a channel", "choose one"
             )
-        return channel, "var" in channel.names
-    return channel.replaced(var=checks.number("noise", noise, least=0.0)), False
+        return channel, channel.has_noise
+    return channel.with_noise(checks.number("noise", noise, least=0.0)), False
 
 
-#: What the targets of a classifier are seen through: probit with unit noise, which sets the scale.
-LABELS = channels.Probit(var=1.0)
-#: What those of a regressor are seen through; its noise is learned unless given.
-NUMBERS = channels.Gaussian(var=1.0)
+def cut(
+    batch_size: Given, settings: ModelSettings, X: Matrix, rng: np.random.RandomState
+) -> Iterator[NDArray[np.int64]]:
+    """The rows of each batch, in random order where there is more than one."""
+    rows = X.shape[0]
+    size = batch_rows(batch_size) or auto_rows(settings, X)
+    pieces = -(-rows // size)
+    order = np.arange(rows) if pieces == 1 else rng.permutation(rows)
+    if batch_rows(batch_size) is None:
+        yield from np.array_split(order, pieces)
+    else:
+        for begin in range(0, rows, size):
+            yield order[begin : begin + size]
+
+
+def auto_rows(settings: ModelSettings, X: Matrix) -> int:
+    """Rows per batch: as many as the solver handles well, or as theory recommends."""
+    rows, features = (int(n) for n in X.shape)
+    if takes_amp(settings, X):
+        return rows if rows * features <= AT_ONCE else _planned(settings, rows, features)
+    work = WORK if settings.channel.shift_invariant else WORK_AGAIN
+    memory = settings.memory_for(features)
+    sizes = np.unique(np.geomspace(1, rows, 200).astype(int))
+    stack = sizes + memory
+    affordable = sizes[stack * features * np.minimum(stack, float(features)) <= work]
+    return max(int(affordable[-1]) if len(affordable) else 1, min(LEAST_ROWS, rows))
+
+
+def takes_amp(settings: ModelSettings, X: Matrix) -> bool:
+    """Whether AMP suits these rows."""
+    if settings.solver != "auto":
+        return settings.solver == "amp"
+    if X.shape[1] <= FEW_FEATURES:
+        return False
+    sample = X[:: max(1, X.shape[0] // SAMPLED)]
+    framed = settings.first_frame(sample).rows(sample, intercept=settings.intercept)
+    return spectral_outlier(as_design(framed)) < TRUSTED
+
+
+def _planned(settings: ModelSettings, rows: int, features: int) -> int:
+    """Rows per batch as `theory.plan` chooses them, within 64 MB."""
+    try:
+        found = theory.plan(
+            settings.prior, settings.channel, features, budget_rows=rows, max_memory=8.0 * AT_ONCE
+        )
+    except (MiniampError, NotImplementedError, ArithmeticError):  # a model without a theory
+        return max(AT_ONCE // features, LEAST_ROWS)
+    return min(max(found.pick.batch_rows, LEAST_ROWS), rows)

@@ -67,7 +67,7 @@ def test_regression_where_the_rows_are(kind, monkeypatch) -> None:
 
     monkeypatch.setattr("miniamp.estimators.base.blocks_of", refused)
     monkeypatch.setattr(designs.Distributed, "toarray", refused)
-    monkeypatch.setattr("miniamp.estimators.dask_rows.FIRST_ROWS", M)  # the units of all rows
+    monkeypatch.setattr("miniamp.estimators.rows.FIRST_ROWS", M)  # the units of all rows
     model = MiniAMPRegressor(solver="amp").fit(rows, da.from_array(y, chunks=100))
     assert model.history_[-1]["solver"] == "amp"
     assert model.n_samples_seen_ == M

@@ -1,0 +1,188 @@
+"""The history of a stream: one entry per batch, and what theory expects of each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypedDict, cast, overload
+
+import numpy as np
+
+from miniamp.absorb import Info, absorb
+from miniamp.arrays import Array
+from miniamp.channels.base import Channel
+from miniamp.designs import Design
+from miniamp.errors import MiniampError
+from miniamp.learning import Model
+from miniamp.priors import ScalarPrior
+from miniamp.theory import ConvergedBatch, Law
+
+#: The latest batches that a history keeps.
+KEPT_BATCHES = 10_000
+
+
+class Entry(TypedDict, total=False):
+    """What is recorded of one batch; hyper-parameters follow as prior_<name> and noise_<name>."""
+
+    batch: int
+    rows: int
+    rows_seen: int
+    features: int
+    iterations: int
+    converged: bool
+    solver: str
+    reason: str
+    remedy: str
+    health: float
+    mean_variance: float
+    noise_var: float
+    noise_learned: bool
+    forget: float
+    solver_asked: str
+    weighted: bool
+    theory_precision: float
+    theory_variance: float
+    theory_error: float | None
+    task: str
+    score: float
+    error: float
+    error_std: float
+    expected_error: float
+    surprise: float
+    surprise_std: float
+    coverage: float | None
+    outliers: int
+    calibration: list[int] | list[list[float]]
+    found: list[str]
+
+
+class Typical(NamedTuple):
+    """What state evolution needs to know of a batch that AMP has absorbed (Theorem 1).
+
+    Rows are brought to entries of variance 1/N by dividing z, and with it the noise, by their size.
+    """
+
+    prior: ScalarPrior  #: after the batch
+    channel: Channel  #: on the scale of such rows
+    alpha: float  #: rows per feature
+    power: float  #: N times the mean square of an entry
+    noise: float  #: variance of the noise; nan where y is on another scale than z
+    forget: float  #: what counted of everything before
+    first: bool  #: whether the stream started with this batch
+
+    @classmethod
+    def of(
+        cls, model: Model, info: Info, design: Design, forget: float, first: bool
+    ) -> Typical | None:
+        """For a model after a batch; None where the theory does not apply.
+
+        That is where features are not independent, or the channel has no single noise.
+        """
+        prior, channel = model.posterior.prior.coefficients, model.channel
+        if not isinstance(prior, ScalarPrior):  # has a theory
+            return None
+        if info.solver != "amp" or channel.names != ("var",) or channel.shape != ():
+            return None
+        noise = float(channel.parameters()["var"])
+        if prior.shape != () or not noise > 0.0:
+            return None
+        rows, features = design.shape
+        power = features * design.mean_square
+        on_scale = noise if channel.shift_invariant else np.nan
+        scaled = channel.replaced(var=noise / power)
+        return cls(prior, scaled, rows / features, power, on_scale, forget, first)
+
+    def after(self, last: Entry) -> Entry:
+        """theory_precision, theory_variance and theory_error of this batch, given the one before.
+
+        The precision that the typical batches so far have brought is all that is carried over, so
+        that hyper-parameters which are being learned can be followed. The error is that of
+        predictions before the batch. Empty where the theory cannot follow.
+        """
+        before = 0.0 if self.first else last.get("theory_precision")
+        if before is None:
+            return {}
+        before *= self.forget
+        try:
+            law = Law(self.prior, lam=before, gamma=before, signal=before)
+            new, _ = absorb(law, ConvergedBatch(self.alpha, self.channel))
+        except (MiniampError, ArithmeticError, ValueError):  # beyond what the theory can follow
+            return {}
+        entry: Entry = {
+            "theory_precision": float(new.lam),
+            "theory_variance": float(new.variance),
+        }
+        if np.isfinite(self.noise):
+            entry["theory_error"] = self.noise + self.power * float(law.variance)
+        return entry
+
+
+class History(Sequence[Entry]):
+    """The entries of the latest batches, oldest first; frozen, and cheap to append to.
+
+    Histories that follow one another share one list, of which each knows its own length. Theory is
+    computed when somebody asks for it (`with_theory`), once per batch.
+
+    Examples
+    --------
+    >>> short = History().appended({"batch": 0})
+    >>> long = short.appended({"batch": 1})
+    >>> len(short), len(long), long[-1]["batch"]
+    (1, 2, 1)
+    """
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self._entries: list[tuple[Entry, Typical | None]] = [(entry, None) for entry in entries]
+        self._end = len(self._entries)
+        self._begin = max(0, self._end - KEPT_BATCHES)
+
+    def appended(self, entry: Entry, typical: Typical | None = None) -> History:
+        """This history with one more entry."""
+        new = History()
+        shared = len(self._entries) == self._end and self._begin < KEPT_BATCHES
+        if shared:
+            new._entries = self._entries
+        else:  # another history went on from here, or half of the list is no longer needed
+            self.with_theory()
+            new._entries = self._entries[self._begin : self._end]
+        new._entries.append((entry, typical))
+        new._end = len(new._entries)
+        new._begin = max(0, new._end - KEPT_BATCHES)
+        return new
+
+    def with_theory(self) -> list[Entry]:
+        """All entries, with what theory expects wherever it applies."""
+        last: Entry = {}
+        for k in range(self._begin, self._end):
+            entry, typical = self._entries[k]
+            if typical is not None:
+                entry.update(typical.after(last))
+                self._entries[k] = (entry, None)
+            last = entry
+        return [entry for entry, _ in self._entries[self._begin : self._end]]
+
+    def __len__(self) -> int:
+        return self._end - self._begin
+
+    @overload
+    def __getitem__(self, index: int) -> Entry: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Entry]: ...
+    def __getitem__(self, index: int | slice) -> Entry | list[Entry]:
+        """Entries by place; slices are plain lists."""
+        if isinstance(index, slice):
+            places = range(self._begin, self._end)[index]
+            return [self._entries[k][0] for k in places]
+        return self._entries[range(self._begin, self._end)[index]][0]
+
+    def __reduce__(self) -> tuple[type[History], tuple[list[Entry]]]:
+        return History, (self.with_theory(),)
+
+
+def column(entries: Sequence[Entry], name: str) -> Array:
+    """One number of each entry, as an array; nan where it is missing."""
+    return np.array([cast("dict[str, float]", entry).get(name, np.nan) for entry in entries])
+
+
+def hyper_parameters(entry: Entry, prefix: str, values: dict[str, float]) -> None:
+    """Record hyper-parameters, one entry per name."""
+    cast("dict[str, float]", entry).update({f"{prefix}_{name}": v for name, v in values.items()})

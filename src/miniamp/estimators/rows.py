@@ -1,0 +1,236 @@
+"""Rows as users hold them: arrays, sparse matrices, tables of any library, Dask collections."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from miniamp import checks
+from miniamp.arrays import Array, Given
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+#: Rows that scikit-learn has validated: a float array (M, N), or a sparse one.
+Matrix: TypeAlias = Array | sp.csr_array
+#: A Dask array or frame. Dask has no types.
+Collection: TypeAlias = Any
+#: Arguments of scikit-learn's validation.
+ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+#: Numbers whose squares neither over- nor underflow, with room for sums of them.
+LEAST, MOST = 1e-140, 1e140
+#: Whole weights repeat rows until there would be so many times as many.
+MOST_COPIES = 8
+#: The first rows of a collection, from which units are taken and the solver is chosen.
+FIRST_ROWS = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows X (M, N) with targets Y (M, K) and weights (M,), None where every row counts once.
+
+    `calls` counts the batches that they came in.
+    """
+
+    X: Matrix
+    Y: Array
+    weights: Array | None = None
+    calls: int = 1
+
+    def __len__(self) -> int:
+        return len(self.Y)
+
+    def and_then(self, more: Rows) -> Rows:
+        """These rows, and more below them."""
+        weights = None
+        if self.weights is not None or more.weights is not None:
+            parts = [np.ones(len(r)) if r.weights is None else r.weights for r in (self, more)]
+            weights = np.concatenate(parts)
+        Y = np.concatenate([self.Y, more.Y])
+        return Rows(stacked(self.X, more.X), Y, weights, self.calls + more.calls)
+
+    def state(self) -> dict[str, object]:
+        """The rows in plain values, for a file."""
+        X = matrix_state(self.X)
+        return {"X": X, "Y": self.Y, "weights": self.weights, "calls": self.calls}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any] | None) -> Self | None:
+        """The way back from `state`."""
+        return None if state is None else cls(**{**state, "X": matrix_of(state["X"])})
+
+
+def entries(X: Matrix) -> Array:
+    """The numbers of an array, or those that a sparse one stores."""
+    return np.asarray(sp.csr_array(X).data if sp.issparse(X) else X)
+
+
+def stacked(above: Matrix, below: Matrix) -> Matrix:
+    """The rows of both."""
+    if sp.issparse(above) or sp.issparse(below):
+        return sp.csr_array(sp.vstack([sp.csr_array(above), sp.csr_array(below)], format="csr"))
+    return np.concatenate([above, below])
+
+
+def scaled(X: Matrix, unit: Array | None) -> Matrix:
+    """X with every feature divided by its unit, where there are units."""
+    if unit is None:
+        return X
+    if not sp.issparse(X):
+        return X / unit
+    rows = sp.csr_array(X, copy=True)
+    rows.data = rows.data / unit[rows.indices]
+    return rows
+
+
+def row_squares(X: Matrix) -> Array:
+    """Sum of squares of each row, (M,)."""
+    if sp.issparse(X):
+        return np.asarray(sp.csr_array(X).power(2).sum(axis=1), dtype=np.float64).ravel()
+    return np.asarray(np.einsum("ij,ij->i", X, X), dtype=np.float64)
+
+
+def mean_square(Y: Matrix) -> float:
+    """Mean square of an entry."""
+    return float(row_squares(Y).sum() / (Y.shape[0] * Y.shape[1]))
+
+
+def feature_variances(X: Matrix) -> Array:
+    """Variance of each column, (N,)."""
+    mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
+    squares = row_squares(X.T) / X.shape[0]
+    return np.asarray(np.maximum(squares - np.square(mean), 0.0))
+
+
+def residual(Y: Matrix, U: Array, V: Array) -> float:
+    """Mean square of Y - U V', without forming it (the paper's rule for the noise)."""
+    cross = float(np.vdot(np.asarray(Y @ V), U))
+    total = float(row_squares(Y).sum()) - 2.0 * cross + float(np.vdot(U.T @ U, V.T @ V))
+    return max(total, 0.0) / float(Y.shape[0] * Y.shape[1])
+
+
+def matrix_state(X: Matrix) -> Array | dict[str, object]:
+    """Rows as an array, or where they are sparse as their parts."""
+    if not sp.issparse(X):
+        return X
+    X = sp.csr_array(X)
+    parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr}
+    return {**parts, "shape": [int(n) for n in X.shape]}
+
+
+def matrix_of(state: Any) -> Matrix:
+    """The way back from `matrix_state`."""
+    if isinstance(state, np.ndarray):
+        return state
+    parts = (state["data"], state["indices"], state["indptr"])
+    return sp.csr_array(parts, shape=tuple(state["shape"]))
+
+
+def repeated(weights: Array) -> tuple[NDArray[np.int64], Array | None]:
+    """Which rows to use, repeated by whole weights, and the weights that then remain."""
+    if not weights.any():
+        raise checks.refuse(
+            "sample_weight", "zeros only", "a weight > 0", "drop the batch, or leave weights out"
+        )
+    times = np.rint(weights).astype(np.int64)
+    few = times.sum() <= MOST_COPIES * len(weights) + 1000
+    if few and np.array_equal(times, weights):
+        return np.repeat(np.arange(len(weights)), times), None
+    used = np.flatnonzero(weights)
+    return used, weights[used]
+
+
+def require_measurable(name: str, values: Matrix) -> None:
+    """Refuse numbers so large or so small that their squares are not representable.
+
+    Examples
+    --------
+    >>> require_measurable("X", np.array([1.0, 1e300]))
+    Traceback (most recent call last):
+    miniamp.errors.InvalidInputError: X: got 1e+300, expected numbers below 1e+140; change the units
+    """
+    numbers = entries(values)
+    if not numbers.size:
+        return
+    largest = float(max(numbers.max(), -numbers.min()))
+    if largest > MOST:
+        raise checks.refuse(name, f"{largest:g}", f"numbers below {MOST:g}", "change the units")
+    if 0.0 < largest < LEAST:
+        raise checks.refuse(
+            name,
+            f"{largest:g} as the largest",
+            f"zeros, or numbers above {LEAST:g}",
+            "change the units",
+        )
+
+
+def plain(X: Given) -> Given:
+    """`X` in a form that scikit-learn accepts: Arrow tables become frames, Dask is computed.
+
+    Anything else comes back as it is.
+    """
+    table: Any = X
+    if is_dask(X):
+        return plain(table.compute())
+    if type(X).__module__.split(".")[0] != "pyarrow":
+        return X
+    if hasattr(table, "column_names"):
+        if "pandas" in sys.modules or importlib.util.find_spec("pandas") is not None:
+            return table.to_pandas()
+        return np.column_stack([column.to_numpy() for column in table.columns])
+    return table.to_numpy(zero_copy_only=False) if hasattr(X, "to_numpy") else np.asarray(X)
+
+
+def is_dask(X: Given) -> bool:
+    """Whether this is a Dask collection, without importing Dask."""
+    return hasattr(X, "__dask_graph__") and hasattr(X, "compute")
+
+
+def blocks_of(X: Collection) -> Iterator[Given]:
+    """The rows of a Dask array or frame, one block or partition in memory at a time."""
+    if _is_frame(X):
+        for k in range(X.npartitions):
+            yield X.partitions[k].compute()
+        return
+    whole = X.rechunk({1: -1})
+    for k in range(whole.numblocks[0]):
+        yield whole.blocks[k].compute()
+
+
+def first_rows(X: Collection) -> Given:
+    """The first rows of a Dask array or frame, in memory; a frame keeps the names of columns."""
+    if _is_frame(X):
+        return X.head(FIRST_ROWS, npartitions=-1)
+    return np.asarray(X[:FIRST_ROWS].compute(), dtype=np.float64)
+
+
+def current_client(X: Collection) -> Client | None:
+    """The current Dask client, where there is one and it can hold these rows."""
+    if not (hasattr(X, "chunks") or _is_frame(X)):
+        return None
+    try:
+        from distributed import get_client
+
+        return get_client()
+    except (ImportError, ValueError):
+        return None
+
+
+def as_dask_array(X: Collection) -> Collection:
+    """The rows as a Dask array whose blocks hold whole rows, of known sizes."""
+    if _is_frame(X):
+        X = X.to_dask_array(lengths=True)
+    if any(np.isnan(size) for size in X.chunks[0]):
+        X = X.compute_chunk_sizes()
+    return X.rechunk({1: -1})
+
+
+def _is_frame(X: Collection) -> bool:
+    return hasattr(X, "partitions") and hasattr(X, "npartitions") and not hasattr(X, "chunks")
