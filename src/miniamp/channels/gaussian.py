@@ -10,7 +10,7 @@ from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.base import Channel, noise_growth
 from miniamp.kernel import Kernel, packed
-from miniamp.numerics.quadrature import HERMITE_NODES, HERMITE_WEIGHTS
+from miniamp.numerics.averages import HERMITE_NODES, HERMITE_WEIGHTS
 
 #: Noise variance that stands for none. The noise is floored and never V: a floored V would spoil
 #: the Onsager coefficient V g (errata E3).

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, Self
 
 import numpy as np
-from scipy.special import ndtr
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.base import Channel, noise_growth
 from miniamp.channels.gaussian import NOISE_FLOOR
-
-#: Within a bin on one side of omega the density is left out below exp(-DROP) of its edge value.
-_DROP = 40.0
-#: A bin around omega that is wider than this is taken from its complement, a narrower one by
-#: quadrature.
-_WIDE = 1.0
-#: Stands for an infinite edge; its square is still finite.
-_FAR = 1e100
-_points, _weights = np.polynomial.legendre.leggauss(40)
-#: Gauss-Legendre on [0, 1].
-_POINTS: Array = 0.5 * (_points + 1.0)
-_WEIGHTS: Array = 0.5 * _weights
+from miniamp.numerics.normal import Slice, gaussian_slice
 
 
 class Interval(Channel):
@@ -124,60 +112,6 @@ class Interval(Channel):
         edges = np.concatenate([-infinite, inner, infinite], axis=-1)
         low, high = (np.take_along_axis(edges, which + i, axis=-1)[..., 0] for i in (0, 1))
         return gaussian_slice((low - omega) / scale, (high - omega) / scale), scale
-
-
-class Slice(NamedTuple):
-    """N(0, 1) cut to an interval."""
-
-    log_mass: Array
-    pull: Array  #: mean of what is left
-    narrowing: Array  #: one minus its variance
-
-
-def gaussian_slice(low: Array, high: Array) -> Slice:
-    """Mass, mean and lost variance of N(0, 1) within [low, high], each to about 1e-13 relative.
-
-    Three cases, because no formula is free of cancellation in all: wide intervals around 0 by what
-    lies outside; intervals to one side, however far, and narrow ones, by quadrature from the edge.
-    """
-    low, high = np.clip(low, -_FAR, _FAR), np.clip(high, -_FAR, _FAR)
-    # Mirrored so that the interval lies to the right, or reaches farther to the right.
-    flip = low + high < 0.0
-    sign = np.where(flip, -1.0, 1.0)
-    near, far = np.where(flip, -high, low), np.where(flip, -low, high)
-    wide = (near < 0.0) & (far - near > _WIDE)
-    inside = _around(np.where(wide, near, -1.0), np.where(wide, far, 1.0))
-    aside = _aside(np.where(wide, 0.0, near), np.where(wide, 1.0, far))
-    log_mass, pull, narrowing = (np.where(wide, a, b) for a, b in zip(inside, aside, strict=True))
-    return Slice(log_mass, sign * pull, narrowing)
-
-
-def _around(low: Array, high: Array) -> Slice:
-    """An interval with 0 well inside, from the two tails that it leaves out."""
-    mass = 1.0 - (ndtr(low) + ndtr(-high))
-    density_low, density_high = _density(low), _density(high)
-    pull = (density_low - density_high) / mass
-    narrowing = np.square(pull) + (high * density_high - low * density_low) / mass
-    return Slice(np.log1p(-(ndtr(low) + ndtr(-high))), pull, narrowing)
-
-
-def _aside(low: Array, high: Array) -> Slice:
-    """An interval to the right, or a narrow one, by quadrature from its low edge."""
-    reach = 2.0 * _DROP / (np.maximum(low, 0.0) + np.sqrt(np.square(low) + 2.0 * _DROP))
-    length = np.minimum(high - low, reach)
-    points = _POINTS.reshape(-1, *([1] * length.ndim))
-    distance = length * points
-    weights = _WEIGHTS.reshape(points.shape) * np.exp(-distance * (low + 0.5 * distance))
-    mass = weights.sum(axis=0)
-    weights = weights / mass
-    mean = (weights * distance).sum(axis=0)
-    variance = (weights * np.square(distance - mean)).sum(axis=0)
-    log_mass = np.log(mass * length) - 0.5 * (np.square(low) + np.log(2.0 * np.pi))
-    return Slice(log_mass, low + mean, 1.0 - variance)
-
-
-def _density(u: Array) -> Array:
-    return np.asarray(np.exp(-0.5 * np.square(u)) / np.sqrt(2.0 * np.pi))
 
 
 def checked_thresholds(thresholds: Given) -> Array:

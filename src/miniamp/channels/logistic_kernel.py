@@ -13,7 +13,7 @@ import math
 from miniamp.arrays import Array
 from miniamp.compiled import compiled, inlined, output_kernel
 
-#: V that stands for none, as in `numerics.quadrature`.
+#: V that stands for none, as in `numerics.averages`.
 _V_FLOOR = 1e-30
 #: Where the integrand has fallen to this part of its peak, and the slope's share of it to this part
 #: of its sum, the walk ends.
@@ -70,7 +70,7 @@ def averages(margin: float, V: float) -> tuple[float, float, float]:
 
     With q the smaller of P and 1 - P at the peak, -dg = m(1 - m) - 2 Var q (m the tilted mean of q)
     where the likelihood is flat on the scale of V, and |Cov(z, q)|/V where it is sharp: the two
-    forms of `quadrature.derivatives`, each without cancellation where it is taken.
+    forms in `numerics.averages.derivatives`, each without cancellation where it is taken.
     """
     if not (math.isfinite(margin) and math.isfinite(V)):
         return math.nan, math.nan, math.nan

@@ -12,7 +12,7 @@ from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.base import Channel
 from miniamp.channels.poisson import checked_counts
 from miniamp.errors import InvalidTypeError
-from miniamp.numerics.adaptive import local, moments
+from miniamp.numerics.averages import local, moments
 
 LogLikelihood = Callable[[Any, Any], Any]
 

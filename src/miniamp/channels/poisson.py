@@ -11,7 +11,7 @@ from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.counts import count_rule
 from miniamp.channels.smooth import Smooth
-from miniamp.numerics.quadrature import V_FLOOR, tilted
+from miniamp.numerics.averages import V_FLOOR, tilted
 
 #: Standard deviations of z, and of the counts, that `outcomes` covers.
 _REACH = 7.5

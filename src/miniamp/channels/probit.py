@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
-from scipy.special import erfcx, log_ndtr, ndtr
+from scipy.special import log_ndtr, ndtr
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
@@ -13,14 +13,10 @@ from miniamp.channels.base import Channel, noise_growth
 from miniamp.channels.gaussian import NOISE_FLOOR
 from miniamp.channels.smooth import Binary
 from miniamp.kernel import Kernel, packed
+from miniamp.numerics.normal import inverse_mills, mills_curvature
 
 _SQRT_2_OVER_PI = np.sqrt(2.0 / np.pi)
 _TRAPEZOID = np.linspace(-13.0, 13.0, 261)
-#: Left of this the hazard's curvature comes from a continued fraction, right of it from a
-#: difference that loses a factor u^2 of precision, 36 here.
-_FRACTION_FROM = -6.0
-#: Levels of that fraction; at u = -6 the 25th changes nothing any more.
-_FRACTION_LEVELS = 40
 
 
 class Probit(Binary):
@@ -70,10 +66,8 @@ class Probit(Binary):
 
     def output(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
         margin, scale = self._margin(y, omega, V)
-        hazard = inverse_mills(margin)
-        return np.asarray(y * hazard / scale), np.asarray(
-            hazard_curvature(margin, hazard) / np.square(scale)
-        )
+        hazard, curvature = mills_curvature(margin)
+        return np.asarray(y * hazard / scale), np.asarray(curvature / np.square(scale))
 
     def kernel(self) -> Kernel:
         from miniamp.channels import kernels  # only now: the compiler is slow to import
@@ -132,25 +126,3 @@ class Probit(Binary):
     def label_error(self, known: float, V: float) -> float:
         # The angle between the forecast and z + noise, two Gaussian variables.
         return float(np.arctan2(np.sqrt(V + self.var), known) / np.pi)
-
-
-def inverse_mills(margin: Array) -> Array:
-    """phi(u)/Phi(u) by erfcx: right for u from -1e8 (where it is -u) to +40, where it vanishes."""
-    return np.asarray(_SQRT_2_OVER_PI / erfcx(-margin / np.sqrt(2.0)))
-
-
-def hazard_curvature(margin: Array, hazard: Array) -> Array:
-    """h (h + u), the negative derivative of the inverse Mills ratio h at u, to 1e-13 relative.
-
-    Far on the wrong side h + u is a difference of large numbers; there it is taken from Laplace's
-    continued fraction, h + u = 1/(x + 2/(x + 3/(x + ...))) with x = -u.
-    """
-    far = margin < _FRACTION_FROM
-    if not np.any(far):
-        return np.asarray(hazard * (hazard + margin))
-    x = np.where(far, -margin, -_FRACTION_FROM)
-    tail = x
-    for level in range(_FRACTION_LEVELS, 1, -1):
-        tail = x + level / tail
-    excess = 1.0 / tail
-    return np.asarray(np.where(far, (x + excess) * excess, hazard * (hazard + margin)))

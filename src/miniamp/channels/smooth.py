@@ -9,7 +9,7 @@ import numpy as np
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.base import Channel
-from miniamp.numerics.quadrature import V_FLOOR, Tilted, derivatives, peak_of, tilted
+from miniamp.numerics.averages import V_FLOOR, Tilted, derivatives, peak_of, tilted
 from miniamp.parametric import Places
 
 

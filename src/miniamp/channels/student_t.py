@@ -10,7 +10,7 @@ from scipy.special import gammaln
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.base import Channel
-from miniamp.numerics.quadrature import Function
+from miniamp.numerics.averages import Function
 
 #: What lies below exp(-DROP) of the largest value is left out.
 DROP = 37.0

@@ -1,1 +1,1 @@
-"""Numerics that priors, channels and theory share: quadrature, normal tails, sums, tables."""
+"""Numerics that priors, channels and theory share: each technique once."""

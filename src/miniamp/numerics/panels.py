@@ -3,6 +3,11 @@
 Each integral is over exp(height(i, t)), t counted from a centre near the peak of coordinate i. A
 panel on which the integrand is not a polynomial to working accuracy is halved; panels of all
 coordinates are evaluated together, in one call.
+
+`scipy.integrate.tanhsinh` was tried in its place, for mass, mean and variance of 500 coordinates of
+exp(-x^4) under tilts: 1.5 s of CPU time instead of 0.02 at A = 1, and without a known centre it
+misses the peak of A = 1e6 (variance wrong by a factor 4; nan at A = 1e12). With ours as centre
+1.2 s, and a relative error of the variance of 5e-11 at A = 1e6, 3e-5 at 1e12. So ours is kept.
 """
 
 from __future__ import annotations
@@ -33,7 +38,7 @@ _TO_FIGURES = np.column_stack(
 )
 #: Largest share of an integral that the last coefficients of a panel's series may hold. They bound
 #: the error of interpolation; that of the integral is far smaller where the integrand is smooth.
-_TOLERANCE = 1e-10
+TOLERANCE = 1e-10
 #: Halvings after which a panel is narrower than rounding; only a jump or a pole ever gets there.
 _DEEPEST = 60
 _INVERSION_STEPS = 40
@@ -86,10 +91,17 @@ class Panels:
         return np.asarray(self.low[panel] + 0.5 * (1.0 + 0.5 * (low + high)) * width)
 
 
-def integrate(height: Height, owner: Index, low: Array, high: Array, noise: Array) -> Panels:
+def integrate(
+    height: Height,
+    owner: Index,
+    low: Array,
+    high: Array,
+    noise: Array,
+    tolerance: float = TOLERANCE,
+) -> Panels:
     """The integrals of exp(height) over the given panels, halved until each is resolved.
 
-    `noise`, one a coordinate, is the rounding error of height: below it there is nothing to
+    `noise`, one per coordinate, is the rounding error of height: below it there is nothing to
     resolve, and halving would never end.
     """
     size = noise.size
@@ -100,7 +112,7 @@ def integrate(height: Height, owner: Index, low: Array, high: Array, noise: Arra
         mass = everything.total(everything.mass)
         square = everything.total(everything.second) / mass
         far = np.maximum(np.square(panels.low), np.square(panels.high)) / square[panels.owner]
-        rough = panels.rest * (1.0 + far) > _TOLERANCE * mass[panels.owner]
+        rough = panels.rest * (1.0 + far) > tolerance * mass[panels.owner]
         rough &= panels.rest > _ABOVE_NOISE * noise[panels.owner] * panels.mass
         done.append(_selected(panels, ~rough))
         if not rough.any():

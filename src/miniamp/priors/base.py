@@ -150,8 +150,9 @@ class ScalarPrior(BasePrior):
 
     def _learned(self, free: frozenset[str], **values: ArrayOrFloat) -> Self:  # type: ignore[override]
         """A copy with those of `values` that are free, each in the shape it had."""
-        shaped = {n: np.reshape(v, np.shape(getattr(self, n))) for n, v in values.items()}
-        return super()._learned(free, **shaped)
+        return self.replaced(
+            **{n: np.reshape(v, np.shape(getattr(self, n))) for n, v in values.items() if n in free}
+        )
 
     def _shape_of(
         self, size: int | tuple[int, ...] | None, A: ArrayOrFloat, B: ArrayOrFloat

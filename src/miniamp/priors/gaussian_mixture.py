@@ -9,7 +9,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.numerics.components import choose, leading, log_weights, shares, spread
+from miniamp.numerics.sums import choose, leading, log_weights, shares, spread
 from miniamp.priors.base import Components, ScalarPrior
 from miniamp.priors.gaussian import gaussian_log_partition, gaussian_moments
 

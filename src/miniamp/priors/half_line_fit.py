@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from miniamp.arrays import Array
-from miniamp.numerics.half_line import half_line_moments
+from miniamp.numerics.normal import half_line_moments
 
 #: The fit does not go further than this (in mean / standard deviation) towards an exponential
 #: distribution, which is the limit -inf and from which it then differs by 1 % in the variance:

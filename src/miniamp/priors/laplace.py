@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.numerics.half_line import half_line_moments, log_scaled_mass, sample_half_line
+from miniamp.numerics.normal import half_line_moments, log_scaled_mass, sample_half_line
 from miniamp.priors.base import ScalarPrior
 
 #: Beyond this many standard deviations a cut normal is an exponential to all digits.

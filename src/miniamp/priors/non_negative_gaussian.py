@@ -10,7 +10,7 @@ from scipy.special import log_ndtr
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.numerics.half_line import half_line_moments, log_scaled_mass, sample_half_line
+from miniamp.numerics.normal import half_line_moments, log_scaled_mass, sample_half_line
 from miniamp.priors.base import ScalarPrior
 from miniamp.priors.gaussian import gaussian_log_partition
 from miniamp.priors.half_line_fit import fit_half_line

@@ -10,9 +10,8 @@ import numpy as np
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.errors import InvalidTypeError
-from miniamp.numerics.landscape import Flags, Tilted
+from miniamp.numerics.landscape import Flags, Tilted, survey
 from miniamp.numerics.panels import Panels
-from miniamp.numerics.survey import survey
 from miniamp.priors.base import ScalarPrior
 
 #: Coordinates integrated at once: enough to be fast, few enough to bound the memory of a batch.

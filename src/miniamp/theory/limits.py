@@ -11,7 +11,7 @@ from miniamp import checks
 from miniamp.absorb import Info, Stop, stream
 from miniamp.arrays import Array, Given
 from miniamp.channels import Channel
-from miniamp.numerics.tables import LogTable
+from miniamp.numerics.scales import LogTable
 from miniamp.priors import ScalarPrior
 from miniamp.theory.balance import Balance
 from miniamp.theory.curves import Curve

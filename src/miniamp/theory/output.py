@@ -11,8 +11,7 @@ from numpy.polynomial.chebyshev import Chebyshev, chebpts1
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.base import Channel
-from miniamp.numerics.rules import gaussian_rule
-from miniamp.numerics.tables import LogTable
+from miniamp.numerics.scales import LogTable, gaussian_rule
 
 #: Where tables of delta end, relative to E x^2. Channels that may jump are singular there, as
 #: E^(-1/2), with a correction of relative size E^(1/2) or less.

@@ -12,8 +12,7 @@ from scipy.special import logsumexp
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.numerics.rules import graded_rule
-from miniamp.numerics.tables import VANISHED, LogTable
+from miniamp.numerics.scales import VANISHED, LogTable, graded_rule
 from miniamp.priors.base import Components, ScalarPrior
 
 #: Below this lambda, in units of 1/Var x, epsilon is v/(1 + lambda v) to rounding.

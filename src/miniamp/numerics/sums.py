@@ -1,4 +1,4 @@
-"""Sums over components (points of a discrete prior, parts of a mixture) that keep their digits."""
+"""Sums of exponentials over components (points of a prior, parts of a mixture), with all digits."""
 
 from __future__ import annotations
 

@@ -9,17 +9,19 @@ simple (the boundary of a class, the point where a rate becomes large). In t, wi
 
 a feature of unit size and a Gaussian a thousand times wider are both of moderate size, the
 integrand is analytic in a strip around the real line, and the trapezoidal rule between the two
-points where it has fallen by exp(-DROP) converges geometrically.
+points where it has fallen by exp(-DROP) converges geometrically. That is `tilted`, for log-concave
+likelihoods; `moments` takes any, by panels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from miniamp.arrays import Array
+from miniamp.numerics.panels import Index, integrate
 
 #: What lies below exp(-DROP) of the largest value is left out: 3e-20.
 DROP = 45.0
@@ -37,6 +39,24 @@ _HALVINGS = 8
 _NEAR_MODE = 1e-2
 _NEWTON_STEPS = 100
 
+#: Where any likelihood is allowed, the peak is searched for over omega +- sqrt(V) sinh(12), about
+#: 8e4 standard deviations, and what lies below exp(-40) of it is left out.
+_SEARCH = np.linspace(-12.0, 12.0, 193)
+_ANY_DROP = 40.0
+_ZOOM = np.linspace(-1.0, 1.0, 17)
+_ZOOMS = 7
+#: A hard end of the likelihood is found to rounding: no node would see a sliver beyond it.
+_END_HALVINGS = 50
+_FIRST_PANELS = 8
+#: -dg is a small difference, 1 - var/V, where V is small. On 2,000 logistic rows (V from 1e-3 to
+#: 1e3) it has relative errors of 8e-11 with 1e-10, 2e-11 with this and with less.
+_TOLERANCE = 1e-11
+#: f is taken for a polynomial of this degree over +- a tenth of its scale, where it proves to be
+#: one.
+_DEGREE = 10
+_NEIGHBOURHOOD = 0.1
+_ROUGH = 1e-10
+
 _hermite = np.polynomial.hermite_e.hermegauss(40)
 #: Nodes and weights of an average over N(0, 1), exact for polynomials up to degree 79.
 HERMITE_NODES: Array = _hermite[0]
@@ -44,6 +64,8 @@ HERMITE_WEIGHTS: Array = _hermite[1] / np.sqrt(2.0 * np.pi)
 
 Function = Callable[[Array], Array]
 Slopes = Callable[[Array], tuple[Array, Array]]
+#: z, and which elements its last axis belongs to, to log-likelihoods.
+RowFunction: TypeAlias = Callable[[Array, Index], Array]
 
 
 class Tilted(NamedTuple):
@@ -139,3 +161,109 @@ def peak_of(slopes: Slopes, omega: Array, V: Array, low: Array, high: Array) -> 
         if done.all():
             break
     return peak
+
+
+def moments(f: RowFunction, omega: Array, V: Array) -> tuple[Array, Array, Array]:
+    """log of the mass, mean minus omega, and variance of N(z; omega, V) exp(f(z)), V > 0, any f.
+
+    A peak that is narrower than everything around it is found if the landscape leads there; two
+    needles far apart may not both be.
+    """
+    deviation = np.sqrt(V)
+    rows = np.arange(omega.size)
+
+    def log_density(t: Array, row: Index) -> Array:
+        """Of t, with z = omega + deviation sinh t."""
+        x = np.sinh(t)
+        value = f(omega[row] + deviation[row] * x, row) - 0.5 * np.square(x)
+        return np.where(np.isnan(value), -np.inf, value) + np.log(np.cosh(t))
+
+    t = _SEARCH[:, None] + np.zeros(omega.size)
+    values = log_density(t, rows)
+    gap = first_gap = _SEARCH[1] - _SEARCH[0]
+    peak, top = t[values.argmax(axis=0), rows], values.max(axis=0)
+    for _ in range(_ZOOMS):
+        around = peak + gap * _ZOOM[:, None]
+        zoomed = log_density(around, rows)
+        better = zoomed.max(axis=0) > top
+        peak = np.where(better, around[zoomed.argmax(axis=0), rows], peak)
+        top, gap = np.maximum(top, zoomed.max(axis=0)), gap * 0.25
+    alive = values > top - _ANY_DROP
+    ends = []
+    for sign, seen in ((-1.0, np.where(alive, t, np.inf)), (1.0, np.where(alive, t, -np.inf))):
+        inside = (
+            np.minimum(seen.min(axis=0), peak) if sign < 0.0 else np.maximum(seen.max(axis=0), peak)
+        )
+        outside = inside + sign * first_gap
+        for _ in range(_END_HALVINGS):
+            middle = 0.5 * (inside + outside)
+            above = log_density(middle, rows) > top - _ANY_DROP
+            inside, outside = np.where(above, middle, inside), np.where(above, outside, middle)
+        ends.append(outside)
+    return _summed(f, omega, V, peak, *ends)
+
+
+def _summed(
+    f: RowFunction, omega: Array, V: Array, peak: Array, low: Array, high: Array
+) -> tuple[Array, Array, Array]:
+    """The three moments between low and high (in t, as the peak), positions counted from the peak.
+
+    So far from it a Gaussian factor falls by distance (peak + distance/2)/V: nothing cancels.
+    """
+    deviation = np.sqrt(V)
+    start = deviation * np.sinh(peak)
+    at_peak = f(omega + start, np.arange(omega.size))
+
+    def height(i: Index, distance: Array) -> Array:
+        # Functions of rows have the rows along their last axis, panels along their first.
+        row = np.broadcast_to(i, distance.shape).ravel()
+        z = (omega + start)[i] + distance
+        change = f(z.ravel(), row).reshape(distance.shape) - at_peak[i]
+        change = change - distance * (start[i] + 0.5 * distance) / V[i]
+        return np.where(np.isnan(change), -np.inf, change)
+
+    cuts = low + (high - low) * np.linspace(0.0, 1.0, _FIRST_PANELS + 1)[:, None]
+    cuts = 2.0 * deviation * np.sinh(0.5 * (cuts - peak)) * np.cosh(0.5 * (cuts + peak))
+    owner = np.tile(np.arange(omega.size), _FIRST_PANELS)
+    noise = np.finfo(np.float64).eps * (1.0 + np.abs(at_peak))
+    law = integrate(height, owner, cuts[:-1].ravel(), cuts[1:].ravel(), noise, tolerance=_TOLERANCE)
+    mass, mean, var = law.moments()
+    log_mass = at_peak - 0.5 * np.square(start) / V + np.log(mass) - 0.5 * np.log(2.0 * np.pi * V)
+    return log_mass, start + mean, var
+
+
+def local(
+    f: RowFunction, omega: Array, V: Array, scale: float
+) -> tuple[Array, Array, Array, Array]:
+    """log-partition, g and -dg where V is tiny, from a polynomial through f around omega.
+
+    Differences of f would drown in its rounding over +- sqrt(V); a polynomial over a tenth of the
+    scale has derivatives good to 1e-10. The last array says where f is smooth enough for this.
+    """
+    rows = np.arange(omega.size)
+    reach = _NEIGHBOURHOOD * scale
+    x = np.cos(np.pi * (np.arange(_DEGREE + 1) + 0.5) / (_DEGREE + 1))
+    values = f(omega + reach * x[:, None], rows)
+    finite = np.isfinite(values).all(axis=0)
+    values = np.where(finite, values, 0.0)
+    fit = np.polynomial.chebyshev.chebfit(x, values, _DEGREE)
+    between = np.array([-0.97, -0.31, 0.07, 0.55, 0.93])
+    there = f(omega + reach * between[:, None], rows)
+    with np.errstate(invalid="ignore"):
+        miss = np.abs(np.polynomial.chebyshev.chebval(between, fit).T - there).max(axis=0)
+        smooth = finite & (miss <= _ROUGH * (1.0 + np.abs(values).max(axis=0)))
+    slope = np.polynomial.chebyshev.chebder(fit) / reach
+    bend = np.polynomial.chebyshev.chebder(fit, 2) / reach**2
+    position = np.sqrt(V) * HERMITE_NODES[:, None] / reach
+    height, first, second = (
+        np.polynomial.chebyshev.chebval(position, c[:, None, :], tensor=False)
+        for c in (fit, slope, bend)
+    )
+    largest = height.max(axis=0)
+    weights = HERMITE_WEIGHTS[:, None] * np.exp(height - largest)
+    mass = weights.sum(axis=0)
+    weights = weights / mass
+    g = (weights * first).sum(axis=0)
+    curvature = -(weights * second).sum(axis=0) - (weights * np.square(first - g)).sum(axis=0)
+    gentle = np.abs(g) * np.sqrt(V) < 1.0
+    return largest + np.log(mass), g, curvature, smooth & gentle
