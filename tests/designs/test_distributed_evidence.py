@@ -9,6 +9,7 @@ import pytest
 from scipy import sparse
 
 from miniamp import Posterior, Stop, absorb, channels, designs, evidence, priors
+from miniamp.designs.worker_pool import Group
 from miniamp.errors import InvalidInputError
 from miniamp.learning import Learn, Model
 
@@ -164,9 +165,9 @@ def test_clusters(client, kind, channel, start) -> None:
 
 def test_rows_are_not_gathered_in_silence(client, problem, design, monkeypatch) -> None:
     few = designs.Distributed(problem.sources[:2], client)
-    monkeypatch.setattr("miniamp.designs.distributed.GATHERED", 8 * 120 * 119)
+    monkeypatch.setattr("miniamp.designs.base.FORMED_BYTES", 8 * 120 * 119)
     gaussian = channels.Gaussian(1e-2)
-    refused = r"Phi: got a distributed design of which .* would come to the client, .* GB.*Batch"
+    refused = r"Phi: got a request for .* at the client, .* GB.*Batch"
     with pytest.raises(InvalidInputError, match=refused):
         design.toarray()
     with pytest.raises(InvalidInputError, match=refused):
@@ -180,16 +181,14 @@ def test_rows_are_not_gathered_in_silence(client, problem, design, monkeypatch) 
 
 
 def test_one_message_a_worker_and_nothing_said_twice(design, problem, monkeypatch) -> None:
-    from miniamp.designs.actors import Remote
-
     sent = []
-    call = Remote.call
+    call = Group.call
 
     def counted(self, method, *arguments):
         sent.append((method, arguments))
         return call(self, method, *arguments)
 
-    monkeypatch.setattr(Remote, "call", counted)
+    monkeypatch.setattr(Group, "call", counted)
     rows = evidence.Batch(design, problem.y, channels.Gaussian(1e-4))
     start = Posterior(priors.GaussBernoulli(rho=0.2), problem.N)
     step = rows.refine(start, *rows.start(start))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from miniamp import Posterior, Stop, absorb, channels, designs, evidence, priors
-from miniamp.designs.distributed import LostWorkers
+from miniamp.designs.distributed import LostWorkersError
 from miniamp.errors import InvalidInputError
 
 distributed = pytest.importorskip("distributed", reason="needs miniamp[distributed]")
@@ -118,7 +118,7 @@ def test_kills_during_a_run_change_nothing(client, problem, tmp_path, moments) -
 
 
 def test_the_fixed_point_does_not_need_the_past(client, problem, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("miniamp.designs.distributed.REMEMBERED", 0)
+    monkeypatch.setattr("miniamp.designs.distributed.REMEMBERED_BYTES", 0)
     design = fatal_design(client, problem, ((), (6,), ()), tmp_path)
     start, stop = Posterior(PRIOR, problem.N), Stop(max_iter=400, tol=1e-14)
     near, _ = absorb(start, evidence.Batch(problem.Phi, problem.y, CHANNEL), stop)
@@ -182,14 +182,16 @@ def test_a_source_that_is_gone_is_named(client, problem, tmp_path) -> None:
     """The belief is as it was, and once the file is back the same design goes on."""
     path, where = tmp_path / "rows.npz", tmp_path / "deaths"
     where.mkdir()
-    with pytest.raises(InvalidInputError, match=r"block 0 cannot be loaded \(FileNotFoundError"):
+    with pytest.raises(
+        InvalidInputError, match=r"block 0, which cannot be loaded \(FileNotFoundError"
+    ):
         designs.Distributed([functools.partial(from_file, path, (3,), where)], client)
     np.savez(path, Phi=problem.Phi, y=problem.y)
     design = designs.Distributed([functools.partial(from_file, path, (3,), where)], client)
     away = path.rename(tmp_path / "away.npz")
     start = Posterior(PRIOR, problem.N)
     with pytest.raises(
-        InvalidInputError, match=r"block 0 cannot be loaded .*the belief is unchanged"
+        InvalidInputError, match=r"block 0, which cannot be loaded .*the belief is unchanged"
     ):
         absorb(start, evidence.Batch(design, problem.y, CHANNEL))
     assert not start.tilt.B.any()
@@ -203,12 +205,14 @@ def test_a_delayed_source_that_fails_is_named(client, tmp_path) -> None:
     import dask
 
     gone = dask.delayed(np.load)(tmp_path / "rows.npy")
-    with pytest.raises(InvalidInputError, match=r"block 0 cannot be loaded \(FileNotFoundError"):
+    with pytest.raises(
+        InvalidInputError, match=r"block 0, which cannot be loaded \(FileNotFoundError"
+    ):
         designs.Distributed([gone], client)
 
 
 def test_a_cluster_without_workers_is_named(problem, monkeypatch) -> None:
-    monkeypatch.setattr("miniamp.designs.actors.REVIVAL", 1.0)
+    monkeypatch.setattr("miniamp.designs.worker_pool.REVIVAL", 1.0)
     with (
         distributed.LocalCluster(
             n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
@@ -219,10 +223,10 @@ def test_a_cluster_without_workers_is_named(problem, monkeypatch) -> None:
         start, rows = Posterior(PRIOR, problem.N), evidence.Batch(design, problem.y, CHANNEL)
         cluster.scale(0)
         cluster.sync(cluster._correct_state)
-        with pytest.raises(LostWorkers, match=r"without workers .* the belief is unchanged"):
+        with pytest.raises(LostWorkersError, match=r"without workers .* the belief is unchanged"):
             absorb(start, rows)
         assert not start.tilt.B.any()
-        with pytest.raises(LostWorkers, match="start a worker"):
+        with pytest.raises(LostWorkersError, match="start a worker"):
             designs.Distributed(problem.sources, client)
         cluster.scale(1)
         client.wait_for_workers(1)

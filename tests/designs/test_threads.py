@@ -37,7 +37,7 @@ def test_shares_cover_all_rows_once(rows, monkeypatch):
 def test_a_worker_takes_what_it_was_given(monkeypatch):
     monkeypatch.setattr(threads, "cores", lambda: 1)  # what a cluster tells all of its workers
     assert len(threads.shares(100, 10**9)) == 1
-    with threads.given(3):
+    with threads.limit(3):
         assert len(threads.shares(100, 10**9)) == 3
     assert len(threads.shares(100, 10**9)) == 1
 

@@ -1,20 +1,32 @@
-"""Where the row blocks of a distributed design come from; the client never holds the rows."""
+"""Sources of the row blocks of a distributed design; the client never holds the rows."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.errors import InvalidInputError, MissingExtraError
 
+if TYPE_CHECKING:
+    from dask.array import Array as DaskArray
+    from dask.dataframe import DataFrame
+    from dask.delayed import Delayed
+    from pandas import DataFrame as Partition
 
-def array_blocks(Phi: Any, y: Any = None) -> list[Any]:
-    """One delayed block a chunk of rows of a dask.array, with its observations where given."""
+#: Rows and observations.
+Pair: TypeAlias = tuple[NDArray[np.generic], NDArray[np.generic]]
+#: What gives a block, called on a worker.
+Source: TypeAlias = Callable[[], Pair]
+
+
+def array_blocks(Phi: DaskArray, y: DaskArray | None = None) -> list[Delayed]:
+    """One delayed block per chunk of rows of a dask.array, with its observations where given."""
     if getattr(Phi, "ndim", None) != 2:
         raise checks.refuse(
             "Phi",
@@ -30,7 +42,7 @@ def array_blocks(Phi: Any, y: Any = None) -> list[Any]:
         return blocks
     from dask.array import asarray
 
-    y = asarray(y)  # type: ignore[no-untyped-call]
+    y = asarray(y)
     if y.ndim != 1 or (not np.isnan(y.shape[0]) and y.shape[0] != whole.shape[0]):
         raise checks.refuse(
             "y", f"shape {y.shape}", f"({whole.shape[0]},)", "give one value for each row"
@@ -39,9 +51,9 @@ def array_blocks(Phi: Any, y: Any = None) -> list[Any]:
 
 
 def frame_blocks(
-    frame: Any, target: str | None = None, features: Sequence[str] | None = None
-) -> list[Any]:
-    """One delayed block a partition of a dask.dataframe, with observations if a target is named."""
+    frame: DataFrame, target: str | None = None, features: Sequence[str] | None = None
+) -> list[Delayed]:
+    """One delayed block per partition of a dask.dataframe; with its observations."""
     from dask.delayed import delayed
 
     chosen = _chosen(list(frame.columns), target, features)
@@ -49,8 +61,10 @@ def frame_blocks(
     return [split(part, chosen, target) for part in frame.to_delayed()]
 
 
-def parquet_blocks(pattern: str, target: str, features: Sequence[str] | None = None) -> list[Any]:
-    """One callable a Parquet file; the workers read, the client sees only the names."""
+def parquet_blocks(
+    pattern: str, target: str, features: Sequence[str] | None = None
+) -> list[Source]:
+    """One callable per Parquet file; the workers read, the client sees only the names."""
     whole = Path(pattern)
     paths = sorted(
         str(path) for path in Path(whole.anchor).glob(str(whole.relative_to(whole.anchor)))
@@ -60,41 +74,45 @@ def parquet_blocks(pattern: str, target: str, features: Sequence[str] | None = N
     return [functools.partial(read_parquet, path, target, features) for path in paths]
 
 
-def read_parquet(path: str, target: str, features: Sequence[str] | None) -> tuple[Any, Any]:
+def read_parquet(path: str, target: str, features: Sequence[str] | None) -> Pair:
     """Rows and observations of one Parquet file."""
     try:
         import pyarrow.parquet as pq
     except ImportError:
         raise MissingExtraError(
-            "reading Parquet needs pyarrow, which is not installed; pip install 'miniamp[streams]'"
+            "reading Parquet", "no pyarrow", "pyarrow", "pip install 'miniamp[streams]'"
         ) from None
     try:
         names = pq.read_schema(path).names
         chosen = _chosen(names, target, features)
         table = pq.read_table(path, columns=[*chosen, target])
+    except InvalidInputError as error:
+        raise error.relabelled(f"{path}: {error.argument}") from error
     except (OSError, ValueError) as error:
-        if isinstance(error, InvalidInputError):
-            raise type(error)(f"{path}: {error}") from error
-        raise InvalidInputError(
-            f"source: {path} cannot be read ({error}), expected a complete Parquet file; "
-            "write it again"
+        raise checks.refuse(
+            "source",
+            f"{path}, which cannot be read ({error})",
+            "a complete Parquet file",
+            "write it again",
         ) from error
     rows = np.column_stack([table[name].to_numpy() for name in chosen])
     return rows, table[target].to_numpy()
 
 
-def _paired(blocks: Sequence[Any], targets: Sequence[Any]) -> list[Any]:
+def _paired(blocks: Sequence[Delayed], targets: Sequence[Delayed]) -> list[Delayed]:
     from dask.delayed import delayed
 
     pair = delayed(_pair)
     return [pair(rows, y) for rows, y in zip(blocks, targets, strict=True)]
 
 
-def _pair(rows: Any, y: Any) -> tuple[Any, Any]:
+def _pair(rows: NDArray[np.generic], y: NDArray[np.generic]) -> Pair:
     return rows, y
 
 
-def _split_frame(part: Any, features: Sequence[str], target: str | None) -> Any:
+def _split_frame(
+    part: Partition, features: Sequence[str], target: str | None
+) -> NDArray[np.generic] | Pair:
     rows = part[list(features)].to_numpy()
     return rows if target is None else (rows, part[target].to_numpy())
 

@@ -144,7 +144,7 @@ class Sparse(Swept):
 
 def is_sparse(Phi: object) -> bool:
     """Whether `Phi` is a scipy.sparse matrix or array, without importing scipy.sparse to know."""
-    return hasattr(Phi, "tocsr") and hasattr(Phi, "nnz")
+    return hasattr(type(Phi), "tocsr") and hasattr(Phi, "nnz")
 
 
 def checked_sparse(Phi: object) -> sparse.csr_array:

@@ -18,14 +18,14 @@ from typing import TypeVar
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 
-#: A thread is worth waking for this many bytes of Phi; waking it takes as long as reading about a
-#: fifth of them.
+#: A thread is woken for this many bytes of Phi; waking it takes as long as reading about a fifth of
+#: them.
 WORTH_A_THREAD = 4 << 20
 
 
 @cache
 def cores() -> int:
-    """Threads to use: the cores this process may run on, or fewer if OMP_NUM_THREADS says so."""
+    """Threads to use: the cores this process may run on, or fewer if OMP_NUM_THREADS is set."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
     return max(1, min(_allowed(), int(asked) if asked.isdigit() else _allowed()))
 
@@ -37,30 +37,30 @@ def _allowed() -> int:
     return os.cpu_count() or 1
 
 
-#: What the one who calls was given, where that is known better than from the environment.
-_given: ContextVar[int | None] = ContextVar("_given", default=None)
+#: The number of threads that the caller set, where it knows better than the environment.
+_limit: ContextVar[int | None] = ContextVar("_limit", default=None)
 
 
 @contextmanager
-def given(number: int) -> Iterator[None]:
+def limit(number: int) -> Iterator[None]:
     """Within it, sweeps take `number` threads: the share of one worker among several.
 
     Examples
     --------
-    >>> with given(1):
+    >>> with limit(1):
     ...     shares(rows=100, size=10**9)
     [slice(0, 100, None)]
     """
-    before = _given.set(number)
+    before = _limit.set(number)
     try:
         yield
     finally:
-        _given.reset(before)
+        _limit.reset(before)
 
 
 def shares(rows: int, size: int) -> list[slice]:
-    """Slices that cut `rows` rows of `size` bytes in all into one share a thread."""
-    parts = max(1, min(_given.get() or cores(), size // WORTH_A_THREAD, rows))
+    """Slices that cut `rows` rows of `size` bytes in all into one share per thread."""
+    parts = max(1, min(_limit.get() or cores(), size // WORTH_A_THREAD, rows))
     edges = [rows * k // parts for k in range(parts + 1)]
     return [slice(a, b) for a, b in pairwise(edges)]
 
@@ -68,8 +68,8 @@ def shares(rows: int, size: int) -> list[slice]:
 def each(work: Callable[[Part], Result], parts: list[Part]) -> list[Result]:
     """`work` of every part, at the same time; the first in the calling thread.
 
-    On a busy machine a thread may be long in coming: parts that none has begun when the caller is
-    done with its own, the caller does too. Who does a part makes no difference to its result.
+    On a busy machine a thread may start late: parts that no thread has begun when the caller is
+    done with its own, the caller does too. The result of a part does not depend on its thread.
     """
     if len(parts) == 1:
         return [work(parts[0])]

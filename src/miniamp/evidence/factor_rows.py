@@ -31,7 +31,7 @@ class FarScores(Scores):
     def __init__(self, rows: Distributed, channel: Channel, scale: float) -> None:
         self.shape = (rows.shape[1], rows.shape[0])
         self.scale = scale
-        self._made = rows.made(functools.partial(_scores_here, channel=channel, scale=scale))
+        self._made = rows.derive(functools.partial(_scores_here, channel=channel, scale=scale))
         self.beta = float(self._made.each("beta")[0])
         self.square = float(sum(self._made.each("square")))
 

@@ -1,11 +1,11 @@
 """Streams: where rows come from, in bounded memory; and checkpoints, to stop and go on."""
 
-from miniamp.streams.apart import Absorbed, absorb_apart
 from miniamp.streams.batch import Batch
 from miniamp.streams.beliefs import decode_belief, encode_belief, register
 from miniamp.streams.checkpoint import is_sound, load, previous_of, save
 from miniamp.streams.merge import MergeWarning, merge
 from miniamp.streams.open_stream import Stream, open_stream
+from miniamp.streams.parallel import Absorbed, parallel_absorb
 from miniamp.streams.schema import Column, Schema
 
 __all__ = [
@@ -15,13 +15,13 @@ __all__ = [
     "MergeWarning",
     "Schema",
     "Stream",
-    "absorb_apart",
     "decode_belief",
     "encode_belief",
     "is_sound",
     "load",
     "merge",
     "open_stream",
+    "parallel_absorb",
     "previous_of",
     "register",
     "save",

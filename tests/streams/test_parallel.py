@@ -1,4 +1,4 @@
-"""Batches absorbed apart: exact one by one, labelled when not, and safe from dying workers."""
+"""Parallel absorb: exact one at a time, warned of when not, and safe from dying workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from miniamp import Posterior, channels, evidence, priors, stream
 from miniamp.errors import ConflictError, InvalidInputError, InvalidTypeError
-from miniamp.streams import MergeWarning, absorb_apart, merge
+from miniamp.streams import MergeWarning, merge, parallel_absorb
 
 distributed = pytest.importorskip("distributed", reason="needs miniamp[distributed]")
 
@@ -64,7 +64,7 @@ def client():
 def test_one_at_a_time_is_the_stream(client, latest) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", MergeWarning)
-        found, absorbed = absorb_apart(START, SOURCES, CHANNEL, client, at_once=1, latest=latest)
+        found, absorbed = parallel_absorb(START, SOURCES, CHANNEL, client, at_once=1, latest=latest)
     assert [one.batch for one in absorbed] == list(range(BATCHES))
     assert all(one.behind == 0 for one in absorbed)
     assert not START.tilt.B.any()
@@ -73,8 +73,8 @@ def test_one_at_a_time_is_the_stream(client, latest) -> None:
 
 def test_streams_of_their_own_are_merged(client) -> None:
     """Two streams that know only what they saw themselves: the sum of their tilts."""
-    with pytest.warns(MergeWarning, match="in ignorance of the others"):
-        found, _ = absorb_apart(START, SOURCES, CHANNEL, client, at_once=2, latest=False)
+    with pytest.warns(MergeWarning, match="each without the others"):
+        found, _ = parallel_absorb(START, SOURCES, CHANNEL, client, at_once=2, latest=False)
     expected = merge(one_stream(range(0, BATCHES, 2)), one_stream(range(1, BATCHES, 2)))
     np.testing.assert_allclose(found.mean, expected.mean, rtol=0.0, atol=1e-10)
     np.testing.assert_allclose(found.var, expected.var, rtol=0.0, atol=1e-10)
@@ -92,7 +92,9 @@ def test_the_latest_sum_is_better_than_streams_of_their_own(client) -> None:
     sources = [functools.partial(gaussian_batch, k) for k in range(BATCHES)]
     errors = []
     for latest in (True, False):
-        belief, absorbed = absorb_apart(start, sources, CHANNEL, client, at_once=3, latest=latest)
+        belief, absorbed = parallel_absorb(
+            start, sources, CHANNEL, client, at_once=3, latest=latest
+        )
         assert sum(one.behind for one in absorbed) >= 2
         errors.append(np.mean(np.square(belief.mean - x)))
     *_, (alone, _) = stream(start, (evidence.Batch(*load(), CHANNEL) for load in sources))
@@ -101,7 +103,7 @@ def test_the_latest_sum_is_better_than_streams_of_their_own(client) -> None:
 
 def test_a_dead_worker_is_survived(client, tmp_path) -> None:
     sources = [functools.partial(batch, k, tmp_path / "died" if k == 3 else None) for k in range(6)]
-    found, absorbed = absorb_apart(START, sources, CHANNEL, client, at_once=1)
+    found, absorbed = parallel_absorb(START, sources, CHANNEL, client, at_once=1)
     assert (tmp_path / "died").exists()
     assert len(absorbed) == BATCHES
     np.testing.assert_allclose(found.mean, one_stream(range(BATCHES)).mean, rtol=0.0, atol=1e-10)
@@ -120,19 +122,21 @@ def test_failures_are_named(client, tmp_path) -> None:
     import dask
 
     missing = functools.partial(gone, tmp_path / "rows.npy")
-    with pytest.raises(InvalidInputError, match=r"batch 1: .*cannot be loaded \(FileNotFoundError"):
-        absorb_apart(START, [SOURCES[0], missing], CHANNEL, client, at_once=1)
+    with pytest.raises(
+        InvalidInputError, match=r"batch 1: .*block 1, which cannot be loaded \(FileNotFoundError"
+    ):
+        parallel_absorb(START, [SOURCES[0], missing], CHANNEL, client, at_once=1)
     with pytest.raises(ConflictError, match="batch 1: evidence") as caught:
-        absorb_apart(START, [dask.delayed(batch)(0), unsound], CHANNEL, client, at_once=1)
+        parallel_absorb(START, [dask.delayed(batch)(0), unsound], CHANNEL, client, at_once=1)
     assert caught.value.batch == 1
     with pytest.raises(InvalidInputError, match="sources: got none"):
-        absorb_apart(START, [], CHANNEL, client)
+        parallel_absorb(START, [], CHANNEL, client)
     with pytest.raises(InvalidTypeError, match="belief: got int"):
-        absorb_apart(3, SOURCES, CHANNEL, client)
-    with pytest.raises(InvalidInputError, match="channel: got one noise a row"):
-        absorb_apart(START, SOURCES, channels.Gaussian(var=np.ones(40)), client)
+        parallel_absorb(3, SOURCES, CHANNEL, client)
+    with pytest.raises(InvalidInputError, match="channel: got one noise per row"):
+        parallel_absorb(START, SOURCES, channels.Gaussian(var=np.ones(40)), client)
     remembering = Posterior(PRIOR, N, memory=5)
     rows = evidence.RobustBatch(*batch(0), CHANNEL)
     *_, (remembering, _) = stream(remembering, [rows])
     with pytest.raises(InvalidInputError, match="belief: got one that remembers rows"):
-        absorb_apart(remembering, SOURCES, CHANNEL, client)
+        parallel_absorb(remembering, SOURCES, CHANNEL, client)

@@ -1,50 +1,59 @@
-"""Batches that workers absorb at once, each on its own: an approximation, and labelled so."""
+"""Parallel absorb: batches that workers absorb at the same time, an approximation."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from miniamp import checks
 from miniamp.absorb import Evidence, Info, Stop, absorb
 from miniamp.channels.base import Channel
-from miniamp.designs.actors import LostWorkers, current_client, first_done, living_workers
-from miniamp.designs.row_block import not_loaded
-from miniamp.errors import ConflictError, InvalidInputError, InvalidTypeError, MiniampError
+from miniamp.designs.row_blocks import cannot_load
+from miniamp.designs.worker_pool import LostWorkersError, current_client, first_done, living_workers
+from miniamp.errors import ConflictError, InvalidTypeError, MiniampError
 from miniamp.evidence import Batch
-from miniamp.posterior import Posterior
+from miniamp.posterior import Posterior, Prior
 from miniamp.streams.merge import MergeWarning
 from miniamp.tilt import Tilt
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
+    from distributed import Client, Future
+
+#: Gives the rows and observations (Phi, y) of a batch.
+Source: TypeAlias = "Callable[[], tuple[object, object]] | Delayed"
+#: Makes evidence of (Phi, y, channel).
+Solver: TypeAlias = Callable[[object, object, Channel], Evidence]
 
 
 class Absorbed(NamedTuple):
     """One batch that a worker has absorbed."""
 
-    batch: int  #: which source it came from
+    batch: int  #: index of its source
     info: Info
-    behind: int  #: batches of other workers that it did not know of when it was added
+    behind: int  #: batches of other workers that were added between its start and its end
 
 
-def absorb_apart(
+def parallel_absorb(
     belief: Posterior,
-    sources: Sequence[Any],
+    sources: Sequence[Source],
     channel: Channel,
-    client: Any = None,
+    client: Client | None = None,
     *,
     at_once: int | None = None,
     latest: bool = True,
-    solver: Callable[[Any, Any, Channel], Evidence] = Batch,
+    solver: Solver = Batch,
     stop: Stop | None = None,
 ) -> tuple[Posterior, list[Absorbed]]:
-    """The belief after batches that workers absorbed at the same time, their tilts added up.
+    """The belief after batches that workers absorb at the same time, their tilts added up.
 
-    Natural parameters add (`eq:eff-prior`), so workers that begin from one belief may each absorb
-    batches of their own and send back what they gained, N numbers twice; the sums are made as they
-    arrive (SDA-Bayes). This is *not* what one stream would give: a batch is read in the light of
-    what its worker knew, not of what the others were learning meanwhile, and is therefore
-    understood less well. `designs.Distributed` makes no such error, at the price of two vectors an
-    iteration instead of two a batch.
+    Natural parameters add (`eq:eff-prior`), so workers that start from one belief may each absorb
+    batches of their own and send back their tilt, twice N numbers, which is added as it arrives
+    (SDA-Bayes). This is *not* the posterior of one stream: a batch is absorbed under the belief
+    that its worker started from, without the batches that others absorb meanwhile, and its tilt is
+    less accurate. `designs.Distributed` is exact, at the cost of two vectors per iteration instead
+    of two per batch.
 
     Measured at N = 1000 (16 batches of 300 rows, `benchmarks/cluster.py`), the error over that of
     one stream: 1.00 to 1.03 with two at once and noise as large as the signal, 1.19 (sparse
@@ -54,7 +63,7 @@ def absorb_apart(
     Parameters
     ----------
     belief : Posterior
-        What is known so far, without remembered rows; it stays as it is.
+        The belief so far, without remembered rows; it is not changed.
     sources : sequence of callables or dask.delayed objects
         Each gives the rows and observations (Phi, y) of one batch, on the worker that absorbs it.
     channel : Channel
@@ -62,12 +71,12 @@ def absorb_apart(
     client : distributed.Client, optional
         The cluster; the current client by default.
     at_once : int, optional
-        How many batches are being absorbed at the same time: the number of workers by default. With
-        1 the stream is sequential, and the answer exact.
+        How many batches are absorbed at the same time: the number of workers by default. With 1 the
+        stream is sequential, and the result exact.
     latest : bool, optional
-        Each batch begins from the latest sum of all (SDA-Bayes's asynchronous form), which depends
-        a little on the order in which batches arrive. False: each of the `at_once` streams knows
-        what it has seen itself, as if they were merged at the end (`streams.merge`).
+        Each batch starts from the latest sum of all (SDA-Bayes's asynchronous form), which depends
+        a little on the order in which batches arrive. False: each of the `at_once` streams starts
+        from its own batches alone, as if they were merged at the end (`streams.merge`).
     solver : callable, optional
         Makes evidence of (Phi, y, channel): evidence.Batch by default.
     stop : Stop, optional
@@ -82,15 +91,15 @@ def absorb_apart(
     Warns
     -----
     MergeWarning
-        Unless at_once is 1, because of what it costs.
+        Unless at_once is 1, because the error is larger.
 
     Raises
     ------
     ConflictError
         A batch was refused; the belief is unchanged, and so for all that follow.
-    LostWorkers
-        The cluster has lost all its workers. A worker that dies is survived: what it was absorbing
-        is absorbed by another one.
+    LostWorkersError
+        The cluster has lost all its workers, or its scheduler (`LostSchedulerError`). The batch of
+        a worker that dies is absorbed by another one.
 
     Examples
     --------
@@ -103,7 +112,7 @@ def absorb_apart(
     ...     return Phi, Phi @ np.linspace(-1, 1, 20)
     >>> with warnings.catch_warnings(), Client(processes=False, dashboard_address=None) as client:
     ...     warnings.simplefilter("ignore")
-    ...     belief, absorbed = absorb_apart(
+    ...     belief, absorbed = parallel_absorb(
     ...         Posterior(priors.Gaussian(), 20),
     ...         [functools.partial(batch, seed) for seed in range(4)],
     ...         channels.Gaussian(var=1e-4), client, at_once=2)
@@ -116,14 +125,14 @@ def absorb_apart(
     width = min(checks.count("at_once", width), len(sources))
     if width > 1:
         warnings.warn(
-            f"{width} batches are absorbed at once, each in ignorance of the others: expect a "
+            f"{width} batches are absorbed at the same time, each without the others: expect a "
             "larger error than from one stream; designs.Distributed is exact",
             MergeWarning,
             stacklevel=2,
         )
     own, total = [belief.tilt] * width, belief.tilt
     absorbed: list[Absorbed] = []
-    running: dict[Any, tuple[int, int]] = {}
+    running: dict[Future, tuple[int, int]] = {}
 
     def begin(k: int) -> None:
         start = total if latest else own[k % width]
@@ -147,27 +156,27 @@ def absorb_apart(
     return Posterior(belief.prior, belief.size, total, memory=belief.memory), absorbed
 
 
-def _check(belief: Posterior, sources: Sequence[Any], channel: Channel) -> None:
+def _check(belief: Posterior, sources: Sequence[Source], channel: Channel) -> None:
     if not isinstance(belief, Posterior):
         raise InvalidTypeError(
-            f"belief: got {type(belief).__name__}, expected a Posterior; pass one"
+            "belief", type(belief).__name__, "a Posterior", "pass miniamp.Posterior(prior, size)"
         )
     if belief.remembered is not None:
         raise checks.refuse(
             "belief",
             "one that remembers rows",
             "one without: rows that several workers remember cannot be added up",
-            "begin with memory=0, or use streams.merge",
+            "start with memory=0, or use streams.merge",
         )
     if not sources:
         raise checks.refuse("sources", "none", "at least one batch", "check the source")
     if channel.shape not in ((), (1,)):
         raise checks.refuse(
-            "channel", f"one noise a row, {channel.shape}", "one for all rows", "share it"
+            "channel", f"one noise per row, {channel.shape}", "one for all rows", "share it"
         )
 
 
-def _submitted(client: Any, k: int, source: Any, *arguments: Any) -> Any:
+def _submitted(client: Client, k: int, source: Source, *arguments: object) -> Future:
     if hasattr(source, "__dask_graph__"):
         source = client.compute(source)
     return client.submit(_gained, k, source, *arguments, pure=False)
@@ -175,42 +184,39 @@ def _submitted(client: Any, k: int, source: Any, *arguments: Any) -> Any:
 
 def _gained(
     k: int,
-    source: Any,
-    start: tuple[Any, int, Tilt],
+    source: Source,
+    start: tuple[Prior, int, Tilt],
     channel: Channel,
-    solver: Callable[[Any, Any, Channel], Evidence],
+    solver: Solver,
     stop: Stop | None,
 ) -> tuple[Tilt, Info]:
-    """On the worker: what the rows of one batch add to a belief."""
-    Phi, y = _loaded(k, source)
+    """On the worker: the tilt of one batch."""
+    try:
+        Phi, y = source() if callable(source) else source
+    except MiniampError:
+        raise
+    except Exception as error:  # whatever a loader may raise, its file being gone among it
+        raise cannot_load(k, error) from error
     prior, size, tilt = start
     new, info = absorb(Posterior(prior, size, tilt), solver(Phi, y, channel), stop)
     return Tilt(new.tilt.A - tilt.A, new.tilt.B - tilt.B), info
 
 
-def _loaded(k: int, source: Any) -> Any:
-    try:
-        return source() if callable(source) else source
-    except MiniampError:
-        raise
-    except Exception as error:  # whatever a loader may raise, its file being gone among it
-        raise InvalidInputError(not_loaded(k, error)) from error
-
-
-def _result(task: Any, k: int) -> tuple[Tilt, Info]:
+def _result(task: Future, k: int) -> tuple[Tilt, Info]:
     from distributed import CancelledError, KilledWorker
 
     try:
         gained: tuple[Tilt, Info] = task.result()
-    except ConflictError as error:
-        raise ConflictError(
-            f"batch {k}: {error}", health=error.health, iteration=error.iteration, batch=k
-        ) from error
     except MiniampError as error:
-        raise type(error)(f"batch {k}: {error}") from error
+        named = error.relabelled(f"batch {k}: {error.argument}")
+        if isinstance(named, ConflictError):
+            named.batch = k
+        raise named from error
     except (KilledWorker, CancelledError) as error:
-        raise LostWorkers(
-            f"client: the workers that were to absorb batch {k} died one after the other, expected "
-            "one that lives; give them more memory, the belief is unchanged"
+        raise LostWorkersError(
+            "client",
+            f"workers that died one after the other while absorbing batch {k}",
+            "one that lives",
+            "give them more memory; the belief is unchanged",
         ) from error
     return gained

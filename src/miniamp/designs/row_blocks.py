@@ -1,0 +1,219 @@
+"""The blocks of rows on one worker: the actor behind `designs.Distributed`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from miniamp import checks
+from miniamp.arrays import Array
+from miniamp.channels.base import Channel
+from miniamp.designs import threads
+from miniamp.designs.base import Design, Sweep, as_design
+from miniamp.designs.sequential import Responses, Running
+from miniamp.errors import InvalidInputError, MiniampError
+from miniamp.posterior import Prior
+
+#: Iterations whose g a block remembers: the one being made, the one it is made from, and one that
+#: was made to check an estimate.
+_KEPT = 3
+
+
+class Facts(NamedTuple):
+    """What the client must know of a block."""
+
+    rows: int
+    columns: int
+    mean_square: float
+    y: Array | None  #: observations that came with the rows
+
+
+class Derived(NamedTuple):
+    """An object that workers make of each block and keep beside it."""
+
+    key: int
+    make: Callable[[Design], object]
+
+
+class Request(NamedTuple):
+    """A method of every block's design, or of what was derived from it."""
+
+    method: str
+    shared: tuple[object, ...]  #: arguments for all blocks
+    own: Sequence[tuple[object, ...]]  #: further arguments of each block
+    of: Derived | None = None
+
+
+class SweepRequest(NamedTuple):
+    """One sweep, as it is asked of a worker."""
+
+    x: Array
+    v: Array
+    number: int  #: under which g is kept
+    before: int | None  #: number of the sweep whose g makes the Onsager term
+    news: Sequence[tuple[Array | None, Channel]] | None  #: observations and channel, where new
+    past: Sequence[tuple[Array, Array, int]] = ()  #: (x, v, number) of sweeps to repeat first
+
+
+class RowBlock:
+    """Rows in a worker's memory, with their observations and their g.
+
+    Parameters
+    ----------
+    source : callable or rows
+        What gives the block: called here, on the worker, or already computed by the cluster. Rows
+        alone, or a pair (rows, observations).
+    index : int
+        Which block this is, for messages.
+    """
+
+    def __init__(self, source: object, index: int) -> None:
+        try:
+            loaded = source() if callable(source) else source
+            rows, y = loaded if isinstance(loaded, tuple) else (loaded, None)
+            self.design = as_design(rows)
+            size = self.design.shape[0]
+            self.y = None if y is None else checks.vector("y", y, size)
+        except InvalidInputError as error:
+            raise error.relabelled(f"block {index}: {error.argument}") from error
+        except MiniampError:
+            raise
+        except Exception as error:  # whatever a loader may raise, its file being gone among it
+            raise cannot_load(index, error) from error
+        self._observed: tuple[Array, Channel] | None = None
+        self._memory: dict[int, Array] = {}
+        self._derived: tuple[int, object] | None = None
+
+    def observe(self, y: Array | None, channel: Channel) -> None:
+        """Take new observations, or keep the old ones, and a new channel."""
+        known = self._observed[0] if y is None and self._observed is not None else y
+        assert known is not None  # the client sends them before it asks for a sweep
+        self._observed = known, channel
+
+    def sandwich(self, x: Array, v: Array, number: int, before: int | None) -> Sweep:
+        """One pass over the block; its g stays here, under `number`."""
+        assert self._observed is not None
+        memory = None if before is None else self._memory.get(before)
+        sweep = self.design.sandwich(x, v, *self._observed, memory)
+        self._memory[number] = sweep.memory
+        while len(self._memory) > _KEPT:
+            del self._memory[min(self._memory)]
+        return sweep
+
+    def of(self, wanted: Derived | None) -> object:
+        """The design, or what is derived from it, which is kept until another is asked for."""
+        if wanted is None:
+            return self.design
+        if self._derived is None or self._derived[0] != wanted.key:
+            self._derived = None  # free the old one before there are two
+            self._derived = (wanted.key, wanted.make(self.design))
+        return self._derived[1]
+
+
+class RowBlocks:
+    """All blocks of one worker: one message out and one back for all of them.
+
+    Parameters
+    ----------
+    indices : sequence of int
+        Which blocks these are.
+    *sources
+        What gives each block.
+    """
+
+    def __init__(self, indices: Sequence[int], *sources: object) -> None:
+        from distributed import get_worker
+
+        self._blocks = [RowBlock(*pair) for pair in zip(sources, indices, strict=True)]
+        # Dask sets OMP_NUM_THREADS to 1 for all its workers, however many threads one was given.
+        self._threads = int(get_worker().state.nthreads)
+
+    def facts(self) -> list[Facts]:
+        """What the client must know of every block."""
+        return [Facts(*b.design.shape, b.design.mean_square, b.y) for b in self._blocks]
+
+    def each(self, request: Request) -> list[Any]:
+        """The result of every block."""
+        return [self.one(k, request, own) for k, own in enumerate(request.own)]
+
+    def sum(self, request: Request) -> Array:
+        """The sum of those results."""
+        return sum_of(self.each(request))
+
+    def one(self, position: int, request: Request, own: tuple[object, ...] = ()) -> Any:
+        """The result of one block, by its position here."""
+        found = getattr(self._blocks[position].of(request.of), request.method)
+        with threads.limit(self._threads):
+            return found(*request.shared, *own) if callable(found) else found
+
+    def online(
+        self, position: int, running: Running, prior: Prior, y: Array, channel: Channel
+    ) -> tuple[Running, Responses]:
+        """A belief after the rows of one block, one by one, and the channel's responses."""
+        running = Running(*(np.array(part) for part in running))  # what arrives is read-only
+        responses = Responses(np.empty(len(y)), np.empty(len(y)))
+        self._blocks[position].design.online(running, y, channel, prior, responses)
+        return running, responses
+
+    def triangle(self, own: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+        """All rows here, times their weights, rotated to at most N of them block by block."""
+        R, t = np.empty((0, self._blocks[0].design.shape[1])), np.empty(0)
+        for block, (weights, targets) in zip(self._blocks, own, strict=True):
+            rows, values = block.design.weighted(weights, targets)
+            R, t = triangle(np.concatenate([R, rows]), np.concatenate([t, values]))
+        return R, t
+
+    def sandwich(self, asked: SweepRequest) -> Sweep:
+        """One pass over all rows here, with sums in the place of means and no memory.
+
+        Blocks that were loaded again repeat the sweeps of their batch first.
+        """
+        if asked.news is not None:
+            for block, (y, channel) in zip(self._blocks, asked.news, strict=True):
+                block.observe(y, channel)
+        with threads.limit(self._threads):
+            before = None if asked.past else asked.before
+            for x, v, number in asked.past:
+                for block in self._blocks:
+                    block.sandwich(x, v, number, before)
+                before = number
+            sweeps = [
+                block.sandwich(asked.x, asked.v, asked.number, before) for block in self._blocks
+            ]
+        rows = [block.design.shape[0] for block in self._blocks]
+        return Sweep(
+            sum_of([sweep.pull for sweep in sweeps]),
+            sum_of([sweep.curvature for sweep in sweeps]),
+            np.empty(0),
+            float(np.dot(rows, [sweep.mean_square for sweep in sweeps])),
+            float(np.dot(rows, [sweep.mean_curvature for sweep in sweeps])),
+        )
+
+
+def triangle(R: Array, t: Array) -> tuple[Array, Array]:
+    """The same rows rotated to at most N of them: |t - R x|^2 up to a constant."""
+    if len(R) <= R.shape[1]:
+        return R, t
+    Q, square = linalg.qr(R, mode="economic", check_finite=False)
+    return square, Q.T @ t
+
+
+def sum_of(arrays: Sequence[Array]) -> Array:
+    """The sum of arrays, in a new one if there are several."""
+    total = arrays[0]
+    for array in arrays[1:]:
+        total = total + array
+    return total
+
+
+def cannot_load(index: int | str, error: Exception) -> InvalidInputError:
+    """The error for a block whose source fails."""
+    return checks.refuse(
+        "sources",
+        f"block {index}, which cannot be loaded ({type(error).__name__}: {error})",
+        "a source that gives its rows",
+        "put its file back or fix the loader, and call again; the belief is unchanged",
+    )
