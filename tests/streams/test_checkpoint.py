@@ -87,7 +87,7 @@ def test_damage_without_a_previous_one_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match=r"cut short.*no previous one") as caught:
         load(tmp_path / "m.amp")
     assert caught.value.previous is None
-    with pytest.raises(CheckpointError, match="cannot be read"):
+    with pytest.raises(CheckpointError, match="error when reading it"):
         load(tmp_path / "none.amp")
 
 
@@ -102,7 +102,7 @@ def test_a_state_that_cannot_be_saved_changes_nothing(tmp_path):
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(InvalidInputError, match="cannot be written"):
+    with pytest.raises(InvalidInputError, match="error when writing it"):
         save(tmp_path / "none" / "m.amp", {})
 
 

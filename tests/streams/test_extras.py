@@ -33,7 +33,7 @@ def test_only_what_needs_pyarrow_asks_for_it(write):
     )
     csv, parquet, arrow, json_lines, arrays = run.stdout.splitlines()
     for message in (csv, parquet, arrow):
-        assert message.endswith('needs pyarrow; pip install "miniamp[streams]"')
+        assert message.endswith('expected the package pyarrow; pip install "miniamp[streams]"')
     assert (json_lines, arrays) == ("1", "2")
 
 

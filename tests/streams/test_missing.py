@@ -67,13 +67,13 @@ def test_mean_of_a_missing_category_is_its_frequencies():
 
 def test_mean_cannot_fill_a_target_a_sparse_row_or_an_empty_column():
     frame = pd.DataFrame({"a": [1.0, np.nan], "y": [1.0, np.nan]})
-    with pytest.raises(InvalidInputError, match="row 2: the target 'y' is missing"):
+    with pytest.raises(InvalidInputError, match="row 2, target 'y': got a missing value"):
         list(open_stream(frame, "y", 2, missing="mean"))
     sparse = sp.csr_array(np.array([[1.0, 0.0], [0.0, np.nan]]))
     with pytest.raises(InvalidInputError, match="row 2, column 'x1'"):
         list(open_stream(sparse, None, 2, missing="mean"))
     empty = pd.DataFrame({"a": [np.nan, np.nan, 1.0], "y": [1.0, 2.0, 3.0]})
-    with pytest.raises(InvalidInputError, match="'a': no value has been seen yet"):
+    with pytest.raises(InvalidInputError, match="'a': got no value so far"):
         list(open_stream(empty, "y", 2, missing="mean"))
 
 

@@ -49,7 +49,7 @@ def test_rows_are_skipped_to_resume(piped):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is empty"),
+        ("", "standard input: got no rows"),
         ("[1, 2]\n", "JSON array"),
         ("a,b\n1,2\n", "no column 'y'"),
         ("a,y\n1,2\n1,2,3\n", "standard input, row 2: got 3 cells"),

@@ -10,7 +10,7 @@ import typer
 
 from miniamp.cli.identity import fingerprint
 from miniamp.cli.run import Run
-from miniamp.streams import Batch
+from miniamp.streams import StreamBatch
 
 
 @dataclass
@@ -30,7 +30,7 @@ class ClusterRun(Run):
     def told(self) -> str:
         return f"noise {np.mean(self.estimator.noise_):.3g}"
 
-    def _absorb(self, batch: Batch) -> None:
+    def _absorb(self, batch: StreamBatch) -> None:
         if self.estimator is not None:
             self.estimator.partial_fit(batch.X)
             return

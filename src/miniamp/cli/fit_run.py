@@ -12,8 +12,8 @@ from miniamp.cli.identity import fingerprint
 from miniamp.cli.progress import errors_line
 from miniamp.cli.run import Run
 from miniamp.errors import InvalidInputError
-from miniamp.streams import Batch, Stream
-from miniamp.streams.files import found
+from miniamp.streams import Stream, StreamBatch
+from miniamp.streams.sources import find_files
 
 #: Rows that are looked at to choose the size of a batch.
 SAMPLE = 1024
@@ -43,7 +43,7 @@ class FitRun(Run):
     def told(self) -> str:
         return errors_line(self.estimator.history_, hasattr(self.estimator, "classes_"))
 
-    def _absorb(self, batch: Batch) -> None:
+    def _absorb(self, batch: StreamBatch) -> None:
         if self.estimator is None:
             estimator = new_estimator(self.options, batch)
             _absorb(estimator, batch, self.options["classes"])
@@ -77,14 +77,14 @@ class FitRun(Run):
 
     def _estimated_rows(self) -> int:
         """Rows of a source of text, by the length of its first lines."""
-        paths = found(self.source)
+        paths = find_files(self.source)
         with paths[0].open("rb") as file:
             head = file.read(1 << 20)
         size = sum(path.stat().st_size for path in paths)
         return size * (head.count(b"\n") + 1) // max(1, len(head))
 
 
-def new_estimator(options: dict[str, Any], first: Batch) -> Any:
+def new_estimator(options: dict[str, Any], first: StreamBatch) -> Any:
     """The estimator that the options and the first batch ask for."""
     from miniamp import estimators
 
@@ -107,7 +107,7 @@ def new_estimator(options: dict[str, Any], first: Batch) -> Any:
     )
 
 
-def _absorb(estimator: Any, batch: Batch, classes: list[str] | None) -> None:
+def _absorb(estimator: Any, batch: StreamBatch, classes: list[str] | None) -> None:
     if not hasattr(estimator, "predict_proba"):
         if batch.y is not None and batch.y.dtype.kind not in "fiu":
             raise InvalidInputError(

@@ -6,7 +6,7 @@ import hashlib
 from typing import Any
 
 from miniamp.errors import InvalidInputError
-from miniamp.streams.files import found
+from miniamp.streams.sources import find_files
 
 #: Bytes of the first file that are looked at. A file may grow at its end, or be put right in the
 #: rows that were not read yet, and is still the same.
@@ -17,7 +17,7 @@ def fingerprint(source: str) -> list[dict[str, Any]]:
     """The name of each file of the source, and of the first the checksum of its first bytes."""
     if source == "-":
         return []
-    first, *others = found(source)
+    first, *others = find_files(source)
     with first.open("rb") as file:
         head = file.read(LOOKED_AT)
     beginning = {"name": first.name, "bytes": len(head), "sha256": _sum(head)}
@@ -40,7 +40,7 @@ def require_same_source(path: object, source: str, saved: dict[str, Any]) -> Non
 
 def _extends(source: str, files: list[dict[str, Any]]) -> bool:
     """Whether the source begins with what was there before."""
-    paths = found(source)
+    paths = find_files(source)
     with paths[0].open("rb") as file:
         head = file.read(files[0]["bytes"])
     # A lone file may be moved; among several the name decides the order.

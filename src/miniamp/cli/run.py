@@ -14,7 +14,7 @@ import numpy as np
 from miniamp.cli.choices import column
 from miniamp.cli.identity import fingerprint, require_same_options, require_same_source
 from miniamp.errors import InvalidInputError
-from miniamp.streams import Batch, Stream, open_stream
+from miniamp.streams import Stream, StreamBatch, open_stream
 
 
 @dataclass
@@ -118,7 +118,7 @@ class Run(ABC):
         assert self.reading is not None
         return self._stream(self.batch_rows, {**self.reading, "position": 0})
 
-    def learn(self, batch: Batch) -> dict[str, Any]:
+    def learn(self, batch: StreamBatch) -> dict[str, Any]:
         """Absorb one batch, all or nothing; gives its line of the history."""
         self._absorb(batch)
         self.reading, self.unsaved = batch.state(), True
@@ -130,7 +130,7 @@ class Run(ABC):
         """What the progress shows of the latest batch."""
 
     @abstractmethod
-    def _absorb(self, batch: Batch) -> None:
+    def _absorb(self, batch: StreamBatch) -> None:
         """Learn from the batch, with a new estimator if it is the first."""
 
     def _stream(self, rows: int, reading: dict[str, Any] | None, **more: Any) -> Stream:
@@ -185,7 +185,7 @@ def feature_names(reading: dict[str, Any]) -> tuple[str, ...]:
     """The names of the features that a stream with this state gives."""
     from miniamp.streams import Schema
 
-    return Schema.from_dict(reading["schema"]).feature_names
+    return tuple(Schema.from_dict(reading["schema"]).feature_names)
 
 
 def _columns(names: list[str] | None) -> list[str | int] | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from miniamp.errors import InvalidInputError
-from miniamp.streams.extras import needed
+from miniamp.streams.pieces import needed
 
 #: One batch of a table: columns of equal length by name.
 Table = Mapping[str, Any]

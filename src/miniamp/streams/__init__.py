@@ -1,20 +1,19 @@
-"""Streams: where rows come from, in bounded memory; and checkpoints, to stop and go on."""
+"""Streams: where rows come from, in bounded memory; and checkpoints, to stop and resume."""
 
-from miniamp.streams.batch import Batch
 from miniamp.streams.beliefs import decode_belief, encode_belief, register
 from miniamp.streams.checkpoint import is_sound, load, previous_of, save
 from miniamp.streams.merge import MergeWarning, merge
-from miniamp.streams.open_stream import Stream, open_stream
+from miniamp.streams.open_stream import Stream, StreamBatch, open_stream
 from miniamp.streams.parallel import Absorbed, parallel_absorb
 from miniamp.streams.schema import Column, Schema
 
 __all__ = [
     "Absorbed",
-    "Batch",
     "Column",
     "MergeWarning",
     "Schema",
     "Stream",
+    "StreamBatch",
     "decode_belief",
     "encode_belief",
     "is_sound",

@@ -1,29 +1,45 @@
-"""Beliefs, priors and channels in plain values, for checkpoints: names and parameters, no code."""
+"""Beliefs, priors and channels in plain values, for checkpoints: names and parameters, no code.
+
+What can be saved is found by the exports of `miniamp.priors`, `miniamp.channels` and
+`miniamp.evidence`: a new class there needs no change here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 
-from miniamp import channels, priors
+from miniamp import channels, checks, evidence, posterior, priors, tilt
+from miniamp.arrays import Given
 from miniamp.errors import InvalidInputError, InvalidTypeError
-from miniamp.evidence import Factors
 from miniamp.parametric import Parametric
-from miniamp.posterior import Posterior, Remembered
-from miniamp.tilt import Tilt
+from miniamp.posterior import Posterior
 
 #: The key that marks an encoded object.
 KIND = "@"
+#: Where classes are found, and what is put before their names in files.
+_PACKAGES: tuple[tuple[ModuleType, str], ...] = (
+    (priors, "priors."),
+    (channels, "channels."),
+    (tilt, ""),
+    (posterior, ""),
+    (evidence, ""),
+)
+
+Fields = dict[str, object]
 
 
 class Codec(NamedTuple):
     """How objects of one class are taken apart and put together."""
 
     cls: type
-    encode: Callable[[Any], dict[str, Any]]
-    decode: Callable[[dict[str, Any]], Any]
+    encode: Callable[[Given], Fields]
+    decode: Callable[[Fields], object]
 
 
 _codecs: dict[str, Codec] = {}
@@ -32,13 +48,14 @@ _codecs: dict[str, Codec] = {}
 def register(
     cls: type,
     name: str | None = None,
-    encode: Callable[[Any], dict[str, Any]] | None = None,
-    decode: Callable[[dict[str, Any]], Any] | None = None,
+    encode: Callable[[Given], Fields] | None = None,
+    decode: Callable[[Fields], object] | None = None,
 ) -> None:
     """Let checkpoints hold objects of your own class.
 
-    Priors and channels of `miniamp.priors` and `miniamp.channels` are known already. For others
-    that derive from `Parametric` the class is enough; it must be registered again before loading.
+    What `miniamp.priors`, `miniamp.channels` and `miniamp.evidence` export is known already. For
+    others that derive from `Parametric` the class is enough; it must be registered again before
+    loading.
 
     Parameters
     ----------
@@ -59,22 +76,24 @@ def register(
     >>> decode_belief(encode_belief(Mine(scale=2.0)))
     Mine(scale=2)
     """
-    if encode is None and not issubclass(cls, Parametric):
+    if encode is None and not _savable(cls):
         raise InvalidTypeError(
-            f"cls: got {cls!r}, expected a class derived from Parametric; pass encode= and decode= "
-            "for any other"
+            "cls", repr(cls), "a class derived from Parametric", "pass encode= and decode= too"
         )
     key = name or cls.__name__
     if key in _codecs and _codecs[key].cls.__qualname__ != cls.__qualname__:
-        raise InvalidInputError(
-            f"name: {key!r} stands for {_codecs[key].cls.__qualname__} already; choose another"
+        raise checks.refuse(
+            "name",
+            f"{key!r}, which stands for {_codecs[key].cls.__qualname__}",
+            "a name that is free",
+            "choose another",
         )
     _codecs[key] = Codec(
-        cls, encode or _parameters_of, decode or (lambda fields: _parametric(cls, fields))
+        cls, encode or _fields_of, decode or (lambda fields: _object_of(cls, fields))
     )
 
 
-def encode_belief(thing: Any) -> dict[str, Any]:
+def encode_belief(thing: object) -> Fields:
     """A posterior, prior, channel or tilt as a dict of plain values and arrays.
 
     Examples
@@ -82,149 +101,143 @@ def encode_belief(thing: Any) -> dict[str, Any]:
     >>> encode_belief(priors.Gaussian(var=2.0))
     {'@': 'priors.Gaussian', 'mean': array(0.), 'var': array(2.)}
     """
-    name = _name_of(type(thing))
+    _discover()
+    cls = type(thing)
+    name = next((name for name, codec in _codecs.items() if codec.cls is cls), None)
+    if name is None:
+        raise InvalidTypeError(
+            "state",
+            f"a {cls.__module__}.{cls.__qualname__}",
+            "a class that is known",
+            "pass it to miniamp.streams.register first",
+        )
     fields = _codecs[name].encode(thing)
-    return {KIND: name, **{key: _encoded(item, f"{name}.{key}") for key, item in fields.items()}}
+    return {KIND: name, **{key: encoded(item, f"{name}.{key}") for key, item in fields.items()}}
 
 
-def decode_belief(fields: dict[str, Any]) -> Any:
+def decode_belief(fields: Mapping[str, object]) -> object:
     """What `encode_belief` took apart, with the same bits."""
     name = fields.get(KIND)
     if not isinstance(name, str):
-        raise InvalidInputError(
-            f"state: got {fields!r:.60}, expected an encoded belief, prior or channel"
+        raise checks.refuse(
+            "state", f"{fields!r:.60}", "an encoded belief, prior or channel", "pass one"
         )
-    _know_package()
+    _discover()
     if name not in _codecs:
-        raise InvalidInputError(
-            f"state: holds a {name!r}, which is not known here; import the module that defines it "
-            "and pass its class to miniamp.streams.register, or use the miniamp that wrote it"
+        raise checks.refuse(
+            "state",
+            f"a {name!r}",
+            "a class that is known here",
+            "import the module that defines it and pass its class to miniamp.streams.register, or "
+            "use the miniamp that wrote it",
         )
-    plain = {key: _decoded(item) for key, item in fields.items() if key != KIND}
+    plain = {key: decoded(item) for key, item in fields.items() if key != KIND}
     try:
         return _codecs[name].decode(plain)
-    except (KeyError, TypeError) as error:
-        raise InvalidInputError(
-            f"state: the parts of {name!r} are not as expected ({error}); "
-            "use the miniamp that wrote it"
-        ) from None
+    except InvalidInputError:
+        raise
+    except Exception as error:  # a constructor may raise anything when a field is not its own
+        raise checks.refuse(
+            "state",
+            f"a {name!r} of the fields {', '.join(plain) or 'none'} ({error})",
+            "the fields that it was saved with",
+            "use the miniamp that wrote it",
+        ) from error
 
 
-def encoded_tree(value: Any) -> Any:
+def encoded(value: object, where: str = "state") -> object:
     """A nested state with every belief in it encoded."""
-    return _encoded(value, "state")
-
-
-def decoded_tree(value: Any) -> Any:
-    """A nested state with every encoded belief put together again."""
-    return _decoded(value)
-
-
-def _encoded(value: Any, where: str) -> Any:
     if isinstance(value, dict):
         if KIND in value:
-            raise InvalidInputError(
-                f"{where}: has the key {KIND!r}, which marks beliefs; rename it"
+            raise checks.refuse(
+                where, f"the key {KIND!r}", "another: it marks beliefs", "rename it"
             )
-        return {key: _encoded(item, f"{where}.{key}") for key, item in value.items()}
+        return {key: encoded(item, f"{where}.{key}") for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)([_encoded(item, f"{where}[{i}]") for i, item in enumerate(value)])
+        return type(value)([encoded(item, f"{where}[{i}]") for i, item in enumerate(value)])
     if value is None or isinstance(value, (bool, int, float, str, np.ndarray, np.generic)):
         return value
     if callable(value) and not isinstance(value, Parametric):
-        raise InvalidInputError(
-            f"{where}: a function ({getattr(value, '__name__', value)!r}) cannot be saved, "
-            "expected numbers; use a prior that is given by parameters"
+        raise checks.refuse(
+            where,
+            f"a function ({getattr(value, '__name__', value)!r})",
+            "numbers, as a function cannot be saved",
+            "use a prior that is given by parameters",
         )
     return encode_belief(value)
 
 
-def _decoded(value: Any) -> Any:
+def decoded(value: object) -> object:
+    """A nested state with every encoded belief put together again."""
     if isinstance(value, dict):
         if isinstance(value.get(KIND), str):
             return decode_belief(value)
-        return {key: _decoded(item) for key, item in value.items()}
+        return {key: decoded(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)([_decoded(item) for item in value])
+        return type(value)([decoded(item) for item in value])
     return value
 
 
-def _name_of(cls: type) -> str:
-    _know_package()
-    for name, codec in _codecs.items():
-        if codec.cls is cls:
-            return name
-    raise InvalidTypeError(
-        f"state: got a {cls.__module__}.{cls.__qualname__}, which cannot be saved as it is; "
-        "pass its class to miniamp.streams.register first"
-    )
+def _discover() -> None:
+    """Register what the package exports now."""
+    for package, prefix in _PACKAGES:
+        for name, cls in _classes(package):
+            if prefix + name not in _codecs and _savable(cls):
+                register(cls, prefix + name)
 
 
-def _know_package() -> None:
-    """Register what the package exports now; a new prior is known without a word here."""
-    for package in (priors, channels):
-        for name in package.__all__:
-            cls = getattr(package, name)
-            key = f"{package.__name__.rsplit('.', 1)[-1]}.{name}"
-            if key not in _codecs and isinstance(cls, type) and issubclass(cls, Parametric):
-                register(cls, key)
+def _classes(package: ModuleType) -> Iterator[tuple[str, type]]:
+    names = getattr(package, "__all__", None) or list(vars(package))
+    for name in names:
+        cls = getattr(package, name)
+        if isinstance(cls, type) and cls.__module__.startswith(package.__name__):
+            yield name, cls
 
 
-def _parameters_of(thing: Parametric) -> dict[str, Any]:
-    return thing.parameters()
+def _savable(cls: type) -> bool:
+    """Whether an object can be taken apart by its fields: parametric, a belief, or frozen data."""
+    frozen = dataclasses.is_dataclass(cls) and not issubclass(cls, Exception)
+    return issubclass(cls, (Parametric, Posterior)) or frozen
 
 
-def _parametric(cls: type, fields: dict[str, Any]) -> Any:
-    """The object of these parameters, with their very bits.
+def _fields_of(thing: Given) -> Fields:
+    if isinstance(thing, Parametric):
+        return dict(thing.parameters())
+    return {name: getattr(thing, name) for name in _field_names(type(thing))}
 
-    A constructor may divide weights by their sum once more, which moves the last bit.
-    """
+
+def _field_names(cls: type) -> list[str]:
+    """The annotated attributes of a class and of its bases, those of the bases first."""
+    found: dict[str, None] = {}
+    for base in reversed(cls.__mro__):
+        found.update(dict.fromkeys(inspect.get_annotations(base)))
+    return list(found)
+
+
+def _object_of(cls: type, fields: Fields) -> object:
+    """The object of these fields, with their very bits."""
+    if issubclass(cls, Posterior):
+        return _belief_of(cls, fields)
     thing = cls(**fields)
     for name, saved in fields.items():
-        if isinstance(saved, np.ndarray) and isinstance(thing.__dict__.get(name), np.ndarray):
+        # A constructor may divide weights by their sum once more, which moves the last bit.
+        mine = getattr(thing, "__dict__", {}).get(name)
+        if isinstance(saved, np.ndarray) and isinstance(mine, np.ndarray):
+            if saved.shape != mine.shape or saved.dtype != mine.dtype:
+                raise ValueError(f"{name} of shape {saved.shape} and dtype {saved.dtype}")
             saved.setflags(write=False)
             thing.__dict__[name] = saved
     return thing
 
 
-def _posterior_fields(belief: Posterior) -> dict[str, Any]:
-    fields = belief._constants()
-    known = {"prior", "size", "tilt", "memory", "remembered"}
-    if fields.keys() != known:
-        raise InvalidTypeError(
-            f"belief: has the parts {', '.join(sorted(fields))}, expected "
-            f"{', '.join(sorted(known))}; register its class with its own encode= and decode="
-        )
-    return dict(fields)
-
-
-def _posterior(fields: dict[str, Any]) -> Posterior:
-    belief = Posterior(fields["prior"], fields["size"], fields["tilt"], memory=fields["memory"])
-    remembered = fields["remembered"]
-    return belief if remembered is None else belief.remembering(remembered)
-
-
-def _factors(fields: dict[str, Any]) -> Factors:
-    belief = Factors(fields["prior"], fields["size"], fields["tilt"], memory=fields["memory"])
-    belief.__dict__.update(columns=fields["columns"], log_evidence=fields["log_evidence"])
-    return belief
-
-
-register(Tilt, "Tilt", lambda tilt: {"A": tilt.A, "B": tilt.B}, lambda fields: Tilt(**fields))
-register(
-    Remembered,
-    "Remembered",
-    lambda seen: {"rows": seen.rows, "targets": seen.targets, "field": seen.field},
-    lambda fields: Remembered(**fields),
-)
-register(Posterior, "Posterior", _posterior_fields, _posterior)
-register(
-    Factors,
-    "Factors",
-    lambda belief: {
-        **_posterior_fields(belief),
-        "columns": belief.columns,
-        "log_evidence": belief.log_evidence,
-    },
-    _factors,
-)
+def _belief_of(cls: type[Posterior], fields: Fields) -> Posterior:
+    """A belief: the constructor checks what it takes, and the rest must be there by name."""
+    if set(fields) != set(_field_names(cls)):
+        raise ValueError(f"expected {', '.join(_field_names(cls))}")
+    start = {name: fields[name] for name in ("prior", "size", "memory")}
+    new = cls(**start)  # type: ignore[arg-type]  # checked there
+    saved = fields["tilt"]
+    if not isinstance(saved, tilt.Tilt) or saved.B.shape != new.tilt.B.shape:
+        raise ValueError(f"a tilt that is not one of {new.size} coefficients")
+    new.__dict__.update({name: value for name, value in fields.items() if name != "prior"})
+    return new

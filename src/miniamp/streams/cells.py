@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from miniamp.arrays import Array
-from miniamp.streams.extras import needed
-from miniamp.streams.pieces import Cells
+from miniamp.streams.pieces import ArrowArray, Cells, needed
 
 #: Texts that mean "no value", in any case; as pandas, R and databases write them.
 MISSING_TEXTS = frozenset(
-    ["", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "nil", "<na>", "?"]
+    ["", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "nil", "<na>", "nat", "?"]
 )
 
 Texts = NDArray[np.object_]
 
 
-class BadCell(Exception):
-    """A cell that cannot be read as asked: its place within the piece, and what it holds."""
+class CellError(Exception):
+    """A cell that cannot be read as asked: its index within the piece, and what it holds."""
 
     def __init__(self, index: int, value: object) -> None:
         super().__init__(index, value)
@@ -30,7 +28,7 @@ class BadCell(Exception):
         self.value = value
 
 
-class BadKind(Exception):
+class ColumnTypeError(Exception):
     """A whole column of a type that is neither number nor text, such as dates or lists."""
 
 
@@ -39,7 +37,9 @@ def is_text(cells: Cells) -> bool:
     if isinstance(cells, np.ndarray):
         return cells.dtype.kind in "OUST"
     types = needed("pyarrow", "reading Arrow data").types
-    kind = cells.type.value_type if types.is_dictionary(cells.type) else cells.type
+    kind = cells.type
+    if types.is_dictionary(kind):
+        kind = getattr(kind, "value_type", kind)
     return bool(
         types.is_string(kind)
         or types.is_large_string(kind)
@@ -58,13 +58,14 @@ def first_texts(cells: Cells) -> Iterator[str | bool]:
         raw = part.tolist() if isinstance(part, np.ndarray) else part.to_pylist()
         for cell, text in zip(raw, as_texts(part), strict=True):
             if text is not None:
-                yield True if _is_number(cell) else text
+                yield True if is_number(cell) else text
 
 
-def _is_number(cell: Any) -> bool:
+def is_number(cell: object) -> bool:
+    """Whether a cell can be read as a number, or as missing."""
     try:
         parsed(cell)
-    except BadCell:
+    except CellError:
         return False
     return True
 
@@ -77,35 +78,35 @@ def as_numbers(cells: Cells) -> Array:
     >>> as_numbers(np.array(["1.5", " 2 ", "NA", None], dtype=object))
     array([1.5, 2. , nan, nan])
     """
-    if isinstance(cells, np.ndarray):
-        if cells.dtype.kind in "fiub":
-            return np.asarray(cells, dtype=np.float64)
-        if cells.dtype.kind not in "OUST":
-            raise BadKind(f"{cells.dtype}")
-        return _parsed(cells)
-    return _arrow_numbers(cells)
+    if not isinstance(cells, np.ndarray):
+        return _arrow_numbers(cells)
+    if cells.dtype.kind in "fiub":
+        return np.asarray(cells, dtype=np.float64)
+    if cells.dtype.kind not in "OUST":
+        raise ColumnTypeError(f"{cells.dtype}")
+    return _parsed(cells.tolist())
 
 
-def side_by_side(columns: list[Cells], dtype: np.dtype[Any]) -> NDArray[Any] | None:
+def side_by_side(columns: Sequence[Cells], dtype: np.dtype[np.float64]) -> Array | None:
     """All columns as one matrix of numbers, or None if they must be read one by one.
 
     Only for Arrow columns of one type, which are converted in a single call: with thousands of
     columns the calls would cost more than the numbers.
     """
-    if not columns or any(isinstance(c, np.ndarray) or c.type != columns[0].type for c in columns):
+    arrays = [column for column in columns if not isinstance(column, np.ndarray)]
+    if not arrays or len(arrays) < len(columns) or any(c.type != arrays[0].type for c in arrays):
         return None
     pa = needed("pyarrow", "reading Arrow data")
-    types = pa.types
-    if not (types.is_floating(columns[0].type) or types.is_string(columns[0].type)):
+    if not (pa.types.is_floating(arrays[0].type) or pa.types.is_string(arrays[0].type)):
         return None
     try:
-        flat = pa.chunked_array(columns)
-        flat = flat if types.is_float64(flat.type) else flat.cast(pa.float64())
+        flat = pa.chunked_array(arrays)
+        flat = flat if pa.types.is_float64(flat.type) else flat.cast(pa.float64())
     except pa.ArrowInvalid:
         return None
-    X = np.empty((len(columns[0]), len(columns)), dtype=dtype)
+    X = np.empty((len(arrays[0]), len(arrays)), dtype=dtype)
     values = [_values(chunk) for chunk in flat.chunks]  # casting may have joined them
-    ends = values if len(values) == len(columns) else np.split(np.concatenate(values), len(columns))
+    ends = values if len(values) == len(arrays) else np.split(np.concatenate(values), len(arrays))
     for j, column in enumerate(ends):
         X[:, j] = column
     return X
@@ -122,17 +123,19 @@ def as_texts(cells: Cells) -> Texts:
     >>> as_texts(np.array([1.0, 2.5, np.nan]))
     array(['1', '2.5', None], dtype=object)
     """
-    if not isinstance(cells, np.ndarray):
-        _arrow_kind(cells)
-        cells = np.array(cells.to_pylist(), dtype=object)
-    elif cells.dtype.kind in "MmVc":
-        raise BadKind(f"{cells.dtype}")
+    if isinstance(cells, np.ndarray):
+        if cells.dtype.kind in "MmVc":
+            raise ColumnTypeError(f"{cells.dtype}")
+        values = cells.tolist()
+    else:
+        _check_type(cells)
+        values = cells.to_pylist()
     texts = np.empty(len(cells), dtype=object)
-    texts[:] = [_text(cell) for cell in cells.tolist()]
+    texts[:] = [_text(cell) for cell in values]
     return texts
 
 
-def _text(cell: Any) -> str | None:
+def _text(cell: object) -> str | None:
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return None
     if isinstance(cell, float) and cell.is_integer():
@@ -141,17 +144,17 @@ def _text(cell: Any) -> str | None:
     return None if text.lower() in MISSING_TEXTS else text
 
 
-def _parsed(cells: NDArray[Any]) -> Array:
-    numbers = np.empty(len(cells))
-    for i, cell in enumerate(cells.tolist()):
-        numbers[i] = parsed(cell, i)
-    return numbers
+def _parsed(cells: Sequence[object]) -> Array:
+    return np.array([parsed(cell, i) for i, cell in enumerate(cells)], dtype=np.float64)
 
 
-def parsed(cell: Any, index: int = 0) -> float:
-    """One cell as a float, NaN if missing, BadCell if it is neither."""
+def parsed(cell: object, index: int = 0) -> float:
+    """One cell as a float, NaN if missing, CellError if it is neither."""
     if isinstance(cell, (float, int, np.number, np.bool_)):
-        return float(cell)
+        try:
+            return float(cell)
+        except OverflowError:  # a whole number of more than 308 digits
+            raise CellError(index, f"a number of {len(str(abs(int(cell))))} digits") from None
     if cell is None:
         return math.nan
     text = cell.decode(errors="replace") if isinstance(cell, bytes) else str(cell)
@@ -162,10 +165,10 @@ def parsed(cell: Any, index: int = 0) -> float:
             pass
     if text.strip().lower() in MISSING_TEXTS:
         return math.nan
-    raise BadCell(index, cell)
+    raise CellError(index, cell)
 
 
-def _arrow_kind(cells: Cells) -> None:
+def _check_type(cells: ArrowArray) -> None:
     types = needed("pyarrow", "reading Arrow data").types
     kind = cells.type
     good = (
@@ -177,24 +180,24 @@ def _arrow_kind(cells: Cells) -> None:
         or types.is_dictionary(kind)
     )
     if not good:
-        raise BadKind(str(kind))
+        raise ColumnTypeError(str(kind))
 
 
-def _arrow_numbers(cells: Cells) -> Array:
+def _arrow_numbers(cells: ArrowArray) -> Array:
     pa = needed("pyarrow", "reading Arrow data")
-    _arrow_kind(cells)
+    _check_type(cells)
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
+        _check_type(cells)
     if pa.types.is_boolean(cells.type):
         cells = cells.cast(pa.int8())
     try:
-        numbers = cells.cast(pa.float64(), safe=False)
+        return _values(cells.cast(pa.float64(), safe=False))
     except pa.ArrowInvalid:  # a blank around a number, a rare word for missing, or no number at all
-        return _parsed(np.array(cells.to_pylist(), dtype=object))
-    return _values(numbers)
+        return _parsed(cells.to_pylist())
 
 
-def _values(cells: Cells) -> Array:
+def _values(cells: ArrowArray) -> Array:
     """The float64 of an Arrow array as a view, NaN where null; its own way imports pandas."""
     if cells.null_count:
         cells = cells.fill_null(math.nan)

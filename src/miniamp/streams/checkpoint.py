@@ -1,4 +1,4 @@
-"""Checkpoints: one file, checked by its own sum, and never half written."""
+"""Checkpoints: one file with its own checksum, never half written."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from miniamp import checks
+from miniamp.arrays import Given
 from miniamp.errors import CheckpointError, InvalidInputError, InvalidTypeError
-from miniamp.streams.beliefs import decoded_tree, encoded_tree
-from miniamp.streams.container import Damaged, Unsavable, check, packed, unpacked
+from miniamp.streams.beliefs import decoded, encoded
+from miniamp.streams.container import DamagedError, check, packed, unpacked
 
 #: Added to the path of a checkpoint for the one before it.
 PREVIOUS = ".previous"
 
 
-def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
+def save(path: str | os.PathLike[str], state: Mapping[str, object]) -> None:
     """Write a state to one file, all or nothing; the one before it stays as `path` + ".previous".
 
     The new file is written beside the old one, forced to the disk and then renamed over it, so that
@@ -43,23 +44,21 @@ def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     {'belief': Posterior(Laplace(scale=1), size=3), 'position': 7}
     """
     if not isinstance(state, Mapping):
-        raise InvalidTypeError(
-            f"state: got {type(state).__name__}, expected a dict; name its parts"
-        )
-    try:
-        content = packed(encoded_tree(dict(state)))
-    except Unsavable as error:
-        raise InvalidTypeError(f"{error}; save it in such a form") from None
+        raise InvalidTypeError("state", type(state).__name__, "a dict", "name its parts")
+    content = packed(encoded(dict(state)))
     place = Path(path)
     try:
         _replace(place, content)
     except OSError as error:
-        raise InvalidInputError(
-            f"{place}: cannot be written ({error.strerror}); check the folder and the disk"
+        raise checks.refuse(
+            str(place),
+            f"an error when writing it ({error.strerror})",
+            "a file that can be written",
+            "check the folder and the disk",
         ) from None
 
 
-def load(path: str | os.PathLike[str]) -> dict[str, Any]:
+def load(path: str | os.PathLike[str]) -> dict[str, Given]:
     """The state that was saved; refused if a single bit of the file is not as it was written.
 
     Raises
@@ -72,12 +71,15 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         content = place.read_bytes()
     except OSError as error:
-        raise _refused(place, f"cannot be read ({error.strerror})") from None
+        raise _refused(place, f"an error when reading it ({error.strerror})") from None
     try:
-        tree = unpacked(content)
-    except Damaged as error:
+        state: Given = decoded(unpacked(content))
+    except DamagedError as error:
         raise _refused(place, str(error)) from None
-    state: dict[str, Any] = decoded_tree(tree)
+    except InvalidInputError as error:
+        raise _refused(place, f"{error.argument} with {error.received}", error.remedy) from error
+    if not isinstance(state, dict):
+        raise _refused(place, f"a {type(state).__name__}")
     return state
 
 
@@ -90,21 +92,20 @@ def is_sound(path: str | os.PathLike[str]) -> bool:
     """Whether there is a whole, unaltered checkpoint at `path`."""
     try:
         check(Path(path).read_bytes())
-    except (OSError, Damaged):
+    except (OSError, DamagedError):
         return False
     return True
 
 
-def _refused(place: Path, why: str) -> CheckpointError:
+def _refused(place: Path, received: str, remedy: str = "") -> CheckpointError:
     earlier = previous_of(place)
+    expected = "a whole, unaltered checkpoint"
     if is_sound(earlier):
-        return CheckpointError(
-            f"{place}: the checkpoint {why}; the previous one is sound: load {earlier}, or rename "
-            f"it to {place.name} to go on from there",
-            previous=str(earlier),
-        )
-    remedy = "start anew" if place.exists() else "check the path"
-    return CheckpointError(f"{place}: the checkpoint {why}, and no previous one is there; {remedy}")
+        remedy = f"the previous one is sound: load {earlier}, or rename it to {place.name}"
+        return CheckpointError(str(place), received, expected, remedy, previous=str(earlier))
+    remedy = remedy or ("start over" if place.exists() else "check the path")
+    expected += ", and no previous one is there"
+    return CheckpointError(str(place), received, expected, remedy)
 
 
 def _replace(place: Path, content: bytes) -> None:

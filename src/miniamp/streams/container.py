@@ -12,10 +12,11 @@ import hashlib
 import json
 import math
 import struct
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from miniamp.errors import InvalidTypeError
 
 MARK = b"\x93MINIAMP"
 VERSION = 1
@@ -26,15 +27,11 @@ _ALIGN = 64
 _KINDS = "biufcU"
 
 
-class Damaged(Exception):
-    """The bytes are no sound container; the message says in which way."""
+class DamagedError(Exception):
+    """The bytes are no sound container; the message is what they are instead."""
 
 
-class Unsavable(Exception):
-    """A value that has no plain form: where it is in the tree, and what it is."""
-
-
-def packed(tree: Any) -> bytes:
+def packed(tree: object) -> bytes:
     """The tree as bytes: dicts with text keys, lists, tuples, plain values, numbers, arrays.
 
     Examples
@@ -42,16 +39,16 @@ def packed(tree: Any) -> bytes:
     >>> unpacked(packed({"rows": 3, "A": np.array([0.1, -0.0])}))
     {'rows': 3, 'A': array([ 0.1, -0. ])}
     """
-    arrays: list[NDArray[Any]] = []
+    arrays: list[NDArray[np.generic]] = []
     plain = _plain(tree, arrays, "state")
     places: list[tuple[str, list[int], bool, int]] = []
     offset = 0
     for array in arrays:
         by_columns = not array.flags.c_contiguous and array.flags.f_contiguous
         places.append((array.dtype.str, list(array.shape), by_columns, offset))
-        offset += -(-array.nbytes // _ALIGN) * _ALIGN
+        offset += _aligned(array.nbytes)
     header = json.dumps({"tree": plain, "arrays": places}, separators=(",", ":")).encode()
-    begin = -(-(_START.size + len(header)) // _ALIGN) * _ALIGN
+    begin = _aligned(_START.size + len(header))
     size = begin + offset + _DIGEST
     content = bytearray(size)
     content[: _START.size] = _START.pack(MARK, VERSION, len(header), size)
@@ -63,42 +60,56 @@ def packed(tree: Any) -> bytes:
     return bytes(content)
 
 
-def unpacked(content: bytes) -> Any:
-    """The tree that was packed, bit for bit."""
+def unpacked(content: bytes) -> object:
+    """The tree that was packed, bit for bit; `DamagedError` if that cannot be."""
     check(content)
     _, _, length, _ = _START.unpack_from(content)
-    header = json.loads(content[_START.size : _START.size + length])
-    begin = -(-(_START.size + length) // _ALIGN) * _ALIGN
-    arrays = []
-    for kind, shape, by_columns, offset in header["arrays"]:
-        raw = np.frombuffer(
-            content, np.dtype(kind), count=math.prod(shape), offset=begin + offset
-        ).copy()
-        arrays.append(raw.reshape(shape, order="F" if by_columns else "C"))
-    return _restored(header["tree"], arrays)
+    begin = _aligned(_START.size + length)
+    try:
+        header = json.loads(content[_START.size : _START.size + length])
+        arrays = []
+        for kind, shape, by_columns, offset in header["arrays"]:
+            raw = np.frombuffer(
+                content, _number_type(kind), count=math.prod(shape), offset=begin + offset
+            ).copy()
+            arrays.append(raw.reshape(shape, order="F" if by_columns else "C"))
+        return _restored(header["tree"], arrays)
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
+        # Whoever repairs the checksum of a file can write anything between.
+        raise DamagedError(f"a header that cannot be read ({error})") from None
 
 
 def check(content: bytes) -> None:
-    """Raise `Damaged` unless this is a whole, unaltered container of a known version."""
-    if not content.startswith(MARK):
-        if content and MARK.startswith(content[: len(MARK)]):
-            raise Damaged("is cut short")
-        raise Damaged("is empty" if not content else "is no checkpoint of miniamp")
+    """Raise `DamagedError` unless this is a whole, unaltered container of a known version."""
+    if not content:
+        raise DamagedError("an empty file")
+    if not content.startswith(MARK[: len(content)]):
+        raise DamagedError("a file that is no checkpoint of miniamp")
     if len(content) < _START.size + _DIGEST:
-        raise Damaged("is cut short")
+        raise DamagedError("a file that is cut short")
     _, version, _, size = _START.unpack_from(content)
     if len(content) < size:
-        raise Damaged(f"is cut short: it has {len(content)} bytes of {size}")
+        raise DamagedError(f"a file that is cut short: {len(content)} bytes of {size}")
     if len(content) > size or hashlib.sha256(content[:-_DIGEST]).digest() != content[-_DIGEST:]:
-        raise Damaged("was altered: its checksum does not match")
+        raise DamagedError("an altered file: its checksum does not match")
     if version != VERSION:
-        raise Damaged(
-            f"has format version {version}, this miniamp reads version {VERSION}; "
-            "use the miniamp that wrote it"
+        raise DamagedError(
+            f"format version {version}, of which this miniamp reads version {VERSION}"
         )
 
 
-def _plain(value: Any, arrays: list[NDArray[Any]], where: str) -> Any:
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGN) * _ALIGN
+
+
+def _number_type(name: object) -> np.dtype[np.generic]:
+    kind: np.dtype[np.generic] = np.dtype(str(name))
+    if kind.kind not in _KINDS:
+        raise TypeError(f"the array type {name}")
+    return kind
+
+
+def _plain(value: object, arrays: list[NDArray[np.generic]], where: str) -> object:
     """The value in JSON's terms; what JSON lacks is a dict with the key "$"."""
     if isinstance(value, np.generic):
         _check_kind(value.dtype, where)
@@ -117,20 +128,25 @@ def _plain(value: Any, arrays: list[NDArray[Any]], where: str) -> Any:
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str) or key == "$":
-                raise Unsavable(f"{where}: has the key {key!r}, expected text other than '$'")
+                raise _unsavable(where, f"the key {key!r}", "text other than '$'")
         return {key: _plain(item, arrays, f"{where}.{key}") for key, item in value.items()}
-    raise Unsavable(
-        f"{where}: is {value!r:.60} of type {type(value).__name__}, expected numbers, text, "
-        "arrays, lists or dicts"
+    raise _unsavable(
+        where,
+        f"{value!r:.60} of type {type(value).__name__}",
+        "numbers, text, arrays, lists or dicts",
     )
 
 
-def _check_kind(dtype: np.dtype[Any], where: str) -> None:
+def _unsavable(where: str, received: str, expected: str) -> InvalidTypeError:
+    return InvalidTypeError(where, received, expected, "save it in such a form")
+
+
+def _check_kind(dtype: np.dtype[np.generic], where: str) -> None:
     if dtype.kind not in _KINDS:
-        raise Unsavable(f"{where}: has dtype {dtype}, expected numbers or text")
+        raise _unsavable(where, f"dtype {dtype}", "numbers or text")
 
 
-def _restored(value: Any, arrays: list[NDArray[Any]]) -> Any:
+def _restored(value: object, arrays: list[NDArray[np.generic]]) -> object:
     if isinstance(value, list):
         return [_restored(item, arrays) for item in value]
     if not isinstance(value, dict):
@@ -144,4 +160,6 @@ def _restored(value: Any, arrays: list[NDArray[Any]]) -> Any:
         return tuple(_restored(item, arrays) for item in value["items"])
     if kind == "float":
         return float(value["value"])
-    return np.frombuffer(bytes.fromhex(value["bytes"]), np.dtype(value["type"]))[0]
+    if kind == "scalar":
+        return np.frombuffer(bytes.fromhex(value["bytes"]), _number_type(value["type"]))[0]
+    raise ValueError(f"the mark {kind!r}")

@@ -1,37 +1,120 @@
-"""Pieces to blocks: numbers read, categories as text, targets as numbers or labels."""
+"""Pieces to blocks of numbers, blocks to batches of exactly k rows, categories to indicators."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from miniamp import checks
-from miniamp.errors import InvalidInputError
-from miniamp.streams.batch import Block
-from miniamp.streams.cells import BadCell, BadKind, as_numbers, as_texts, side_by_side
-from miniamp.streams.pieces import Cells, Matrix, Numbers, Piece, Places, Table, is_sparse
-from miniamp.streams.schema import NUMBER, Schema
+from miniamp.streams.cells import CellError, ColumnTypeError, as_numbers, as_texts, side_by_side
+from miniamp.streams.pieces import Cells, MatrixPiece, Numbers, Piece, RowLocator, TablePiece
+from miniamp.streams.schema import CATEGORY, NUMBER, Schema
+
+#: More different texts than this in one column are rather identifiers or prose than categories, and
+#: each would cost a feature.
+MOST_CATEGORIES = 1000
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Rows on their way to a batch: numbers read, categories still as text.
+
+    Attributes
+    ----------
+    numbers : (k,) int array
+        The stream's number of each row, counted from 0.
+    X : (k, n) array or CSR
+        The columns that are numbers.
+    texts : dict
+        The columns that are categories, (k,) objects each.
+    y : (k,) array or None
+        The targets: float64, or objects for labels.
+    """
+
+    numbers: NDArray[np.int64]
+    X: Numbers
+    texts: dict[str, NDArray[np.object_]]
+    y: NDArray[np.generic] | None
+
+    @property
+    def rows(self) -> int:
+        """How many rows."""
+        return len(self.numbers)
+
+    def at(self, where: slice | NDArray[np.bool_]) -> Block:
+        """Some of the rows."""
+        return Block(
+            self.numbers[where],
+            self.X[where],
+            {name: cells[where] for name, cells in self.texts.items()},
+            None if self.y is None else self.y[where],
+        )
+
+
+def rebatch(blocks: Iterable[Block], k: int) -> Iterator[Block]:
+    """The same rows, k at a time, the last block shorter; holds one batch and one block at most.
+
+    Examples
+    --------
+    >>> def block(begin, end):
+    ...     return Block(np.arange(begin, end), np.zeros((end - begin, 2)), {}, None)
+    >>> [b.rows for b in rebatch([block(0, 3), block(3, 10), block(10, 11)], 4)]
+    [4, 4, 3]
+    """
+    held: list[Block] = []
+    rows = 0
+    for block in blocks:
+        begin = 0
+        while rows + block.rows - begin >= k:
+            end = begin + k - rows
+            yield _joined([*held, block.at(slice(begin, end))])
+            held, rows, begin = [], 0, end
+        if begin < block.rows:
+            held.append(block.at(slice(begin, None)) if begin else block)
+            rows += block.rows - begin
+    if held:
+        yield _joined(held)
+
+
+def _joined(blocks: list[Block]) -> Block:
+    """One block of all their rows, in order."""
+    first = blocks[0]
+    if len(blocks) == 1:
+        return first
+    dense = [block.X for block in blocks if isinstance(block.X, np.ndarray)]
+    targets = [block.y for block in blocks if block.y is not None]
+    return Block(
+        np.concatenate([block.numbers for block in blocks]),
+        np.concatenate(dense) if dense else sp.vstack([b.X for b in blocks], format="csr"),
+        {name: np.concatenate([block.texts[name] for block in blocks]) for name in first.texts},
+        np.concatenate(targets) if targets else None,
+    )
 
 
 class Encoder:
     """Reads pieces by a schema, naming row, column and value where one cannot be read."""
 
-    def __init__(self, schema: Schema, dtype: np.dtype[Any], places: Places) -> None:
+    def __init__(self, schema: Schema, dtype: np.dtype[np.float64], locator: RowLocator) -> None:
         self.schema = schema
         self.dtype = dtype
-        self.places = places
+        self.locator = locator
 
     def block(self, first: int, piece: Piece) -> Block:
         """The piece, whose first row is number `first` of the stream, as a block."""
         numbers = np.arange(first, first + piece.rows, dtype=np.int64)
-        if isinstance(piece, Matrix):
+        if isinstance(piece, MatrixPiece):
             X, y = self._of_matrix(piece)
             return Block(numbers, X, {}, None if y is None else self._target(first, y))
         return self._of_table(first, numbers, piece)
 
-    def _of_table(self, first: int, numbers: NDArray[np.int64], table: Table) -> Block:
+    def _of_table(self, first: int, numbers: NDArray[np.int64], table: TablePiece) -> Block:
         target = self.schema.target
         if not self.schema.columns:
             raise checks.refuse(
@@ -42,9 +125,11 @@ class Encoder:
             )
         for name in (*(c.name for c in self.schema.columns), *([] if target is None else [target])):
             if name not in table.columns:
-                raise InvalidInputError(
-                    f"{table.origin}: has no column {name!r}, expected the same columns as before; "
-                    "add it, or leave it out from the start with columns=[...]"
+                raise checks.refuse(
+                    table.origin,
+                    f"no column {name!r}",
+                    "the same columns as before",
+                    "add it, or leave it out from the start with {columns=[...]}",
                 )
         numeric = [c.name for c in self.schema.columns if c.kind == NUMBER]
         X = side_by_side([table.columns[name] for name in numeric], self.dtype)
@@ -60,8 +145,8 @@ class Encoder:
         y = table.y if target is None else table.columns[str(target)]
         return Block(numbers, X, texts, None if y is None else self._target(first, y))
 
-    def _of_matrix(self, piece: Matrix) -> tuple[Numbers, Cells]:
-        schema = self.schema
+    def _of_matrix(self, piece: MatrixPiece) -> tuple[Numbers, Cells | None]:
+        schema, X, y = self.schema, piece.X, piece.y
         if schema.width == 0:
             raise checks.refuse(
                 piece.origin,
@@ -69,44 +154,101 @@ class Encoder:
                 f"the columns {', '.join(schema.feature_names[:5])}",
                 "give a table with named columns",
             )
-        if piece.X.shape[1] != schema.width:
-            raise InvalidInputError(
-                f"{piece.origin}, row {piece.row + 1}: got {piece.X.shape[1]} columns, expected "
-                f"{schema.width} as before; give every row the same number of values"
+        if X.shape[1] != schema.width:
+            raise checks.refuse(
+                f"{piece.origin}, row {piece.row + 1}",
+                f"{X.shape[1]} columns",
+                f"{schema.width} as before",
+                "give every row the same number of values",
             )
-        X: Any = piece.X
-        y = piece.y
         if schema.target is not None:
             column = X[:, [int(str(schema.target)[1:])]]
-            y = (column.toarray() if is_sparse(X) else np.asarray(column))[:, 0]
+            y = (column if isinstance(column, np.ndarray) else column.toarray())[:, 0]
         if schema.columns:
             X = X[:, [int(column.name[1:]) for column in schema.columns]]
-        return (X if is_sparse(X) else np.asarray(X)).astype(self.dtype, copy=False), y
+        return X.astype(self.dtype, copy=False), y
 
-    def _target(self, first: int, cells: Cells) -> NDArray[Any]:
+    def _target(self, first: int, cells: Cells) -> NDArray[np.generic]:
         name = "target" if self.schema.target is None else str(self.schema.target)
         if self.schema.labels:
             return self._read(as_texts, first, cells, name)
-        return self._read(as_numbers, first, cells, name, "labels=True keeps the target as text")
+        return self._read(as_numbers, first, cells, name, "{labels=True} keeps the target as text")
 
     def _read(
         self,
-        reader: Any,
+        reader: Callable[[Cells], NDArray[Scalar]],
         first: int,
         cells: Cells,
         name: str,
-        remedy: str = "correct it, or pass categorical=[...] if the column holds categories",
-    ) -> NDArray[Any]:
+        remedy: str = "correct it, or use {categorical=[...]} if the column holds categories",
+    ) -> NDArray[Scalar]:
         try:
-            read: NDArray[Any] = reader(cells)
-        except BadCell as bad:
-            raise InvalidInputError(
-                f"{self.places.of(first + bad.index)}, column {name!r}: got {bad.value!r:.60}, "
-                f"expected a number; {remedy}"
+            return reader(cells)
+        except CellError as bad:
+            raise checks.refuse(
+                f"{self.locator.of(first + bad.index)}, column {name!r}",
+                f"{bad.value!r:.60}",
+                "a number",
+                remedy,
             ) from None
-        except BadKind as bad:
-            raise InvalidInputError(
-                f"{self.places.of(first)}, column {name!r}: got values of type {bad}, expected "
-                "numbers or text; convert the column, or leave it out with columns=[...]"
+        except ColumnTypeError as bad:
+            raise checks.refuse(
+                f"{self.locator.of(first)}, column {name!r}",
+                f"values of type {bad}",
+                "numbers or text",
+                "convert the column, or leave it out with {columns=[...]}",
             ) from None
-        return read
+
+
+def with_vocabulary(schema: Schema, first: Block) -> Schema:
+    """The schema with its open vocabularies fixed by the first batch, sorted."""
+    found: dict[str, list[str]] = {}
+    for column in schema.columns:
+        if column.kind == CATEGORY and column.categories is None:
+            words = sorted({cell for cell in first.texts[column.name].tolist() if cell is not None})
+            if len(words) > MOST_CATEGORIES:
+                raise checks.refuse(
+                    f"column {column.name!r}",
+                    f"{len(words)} different texts in the first batch",
+                    f"at most {MOST_CATEGORIES} categories",
+                    "leave the column out with {columns=[...]}, or give its categories in "
+                    "{schema={...}}",
+                )
+            found[column.name] = words
+    return schema.with_categories(found)
+
+
+def features(block: Block, schema: Schema, unknown: str, locator: RowLocator) -> Numbers:
+    """The numbers and the indicators of every category side by side, in the schema's order.
+
+    A missing category is NaN in all its indicators, so that filling by the mean puts the
+    frequencies seen so far there.
+    """
+    if not block.texts:
+        return block.X
+    X = np.zeros((block.rows, len(schema.feature_names)), dtype=block.X.dtype)
+    at = number = 0
+    for column in schema.columns:
+        if column.kind != CATEGORY:
+            X[:, at] = block.X[:, number]
+            at, number = at + 1, number + 1
+            continue
+        words = column.categories or ()
+        index = {word: j for j, word in enumerate(words)}
+        for i, cell in enumerate(block.texts[column.name].tolist()):
+            j = index.get(cell)
+            if j is not None:
+                X[i, at + j] = 1.0
+            elif cell is None:
+                X[i, at : at + len(index)] = np.nan
+            elif unknown == "error":
+                more = f" and {len(words) - 5} more" if len(words) > 5 else ""
+                raise checks.refuse(
+                    f"{locator.of(int(block.numbers[i]))}, column {column.name!r}",
+                    f"the category {cell!r}",
+                    f"one of {', '.join(map(repr, words[:5]))}{more}",
+                    "name all categories in {schema={...}}, or read unknown ones as none of them: "
+                    "{unknown=ignore}",
+                )
+        at += len(index)
+    return X

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from miniamp import checks
-from miniamp.arrays import Given
+from miniamp.arrays import Array, Given
 from miniamp.errors import InvalidInputError, InvalidTypeError
-from miniamp.streams import missing as gaps
-from miniamp.streams.batch import Batch
-from miniamp.streams.categories import features, with_vocabulary
-from miniamp.streams.encode import Encoder
-from miniamp.streams.infer import Wishes, aimed, inferred, taken
-from miniamp.streams.pieces import Piece, Places, Source, is_sparse, row_count
-from miniamp.streams.rebatch import rebatch
-from miniamp.streams.schema import Schema, checked_schema
+from miniamp.streams.encode import Encoder, features, rebatch, with_vocabulary
+from miniamp.streams.missing import RULES, RunningMean, handle_missing
+from miniamp.streams.pieces import Numbers, Piece, RowLocator, Source
+from miniamp.streams.schema import (
+    ReadOptions,
+    Schema,
+    checked_schema,
+    first_rows,
+    infer_schema,
+    with_target,
+)
 from miniamp.streams.sources import source_of
 
 
@@ -33,12 +37,12 @@ def open_stream(
     categorical: str | Collection[str] = "auto",
     missing: str = "error",
     unknown: str = "error",
-    schema: Schema | Mapping[str, Any] | None = None,
+    schema: Schema | Mapping[str, object] | None = None,
     labels: bool | str = "auto",
     start: int = 0,
-    resume: Mapping[str, Any] | None = None,
-    dtype: Given = np.float64,
-    **options: Any,
+    resume: Mapping[str, object] | None = None,
+    dtype: DTypeLike = np.float64,
+    **options: Given,
 ) -> Stream:
     """A stream of batches of exactly `batch_size` rows, in bounded memory; the last may be shorter.
 
@@ -54,16 +58,16 @@ def open_stream(
         The column to predict, by name or number; the targets themselves, for an array or frame; or
         None to read features only.
     batch_size : int
-        The number k of rows a batch.
+        The number k of rows per batch.
     columns : list of str or int, optional
         The feature columns, in this order; all but the target by default. Columns are found by name
         in every file, whatever their order there, and further ones are ignored.
     categorical : "auto" or list of str
-        Columns to turn into one indicator feature a category. "auto" takes those where the first
+        Columns to turn into one indicator feature per category. "auto" takes those where the first
         batch holds text and no number.
     missing : "error", "mean" or "drop"
         What to do where a value is missing: stop, naming row and column; fill in the running mean
-        of the column; or leave the row out.
+        of the column; or leave the row out. Masked values of a masked array are missing.
     unknown : "error" or "ignore"
         What to do with a category that is not in the vocabulary: stop, naming row, column and
         value; or set all indicators of the column to zero.
@@ -75,12 +79,12 @@ def open_stream(
     start : int
         Rows to skip at the beginning.
     resume : dict, optional
-        What `batch.state()` gave: go on after that batch, bit for bit as if never stopped.
+        What `batch.state()` gave: continue after that batch, bit for bit as if never stopped.
     dtype : float64 or float32
         Type of X.
     **options
-        `format` ("csv", "parquet", ...) where the name does not tell; `delimiter` and `header` for
-        CSV; `n_features` and `zero_based` for LIBSVM.
+        `format` ("csv", "parquet", ...) where the name does not show it; `delimiter` and `header`
+        for CSV; `n_features` and `zero_based` for LIBSVM.
 
     Examples
     --------
@@ -93,7 +97,7 @@ def open_stream(
     >>> [(batch.rows, batch.position) for batch in stream]
     [(2, 2), (2, 4), (1, 5)]
     """
-    if missing not in gaps.RULES:
+    if missing not in RULES:
         raise checks.refuse("missing", repr(missing), "'error', 'mean' or 'drop'", "choose one")
     if unknown not in ("error", "ignore"):
         raise checks.refuse("unknown", repr(unknown), "'error' or 'ignore'", "choose one")
@@ -106,18 +110,63 @@ def open_stream(
     if resume is not None:
         begin, known, means = _resumed(resume)
     named = _column_name(target)
-    wishes = Wishes(
+    read = ReadOptions(
         target=named,
         columns=_listed("columns", columns),
         categorical="auto"
         if isinstance(categorical, str) and categorical == "auto"
         else frozenset(str(c) for c in _listed("categorical", categorical) or ()),
         labels=labels,
-        words=known if isinstance(known, dict) else {},
+        vocabularies=known if isinstance(known, dict) else {},
     )
     found = source_of(source, named, None if named is not None else target, size, options)
     full = known if isinstance(known, Schema) else None
-    return Stream(found, wishes, size, missing, unknown, full, begin, means, _checked_dtype(dtype))
+    return Stream(found, read, size, missing, unknown, full, begin, means, _checked_dtype(dtype))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamBatch:
+    """Exactly k rows of a stream; only the last batch may be shorter.
+
+    Attributes
+    ----------
+    X : (k, N) array or scipy CSR array
+        The features.
+    y : (k,) array or None
+        The targets: float64, or text for a target of labels; None without a target.
+    position : int
+        Rows of the source consumed so far, dropped ones included: resume from here.
+    schema : Schema
+        How the columns became features.
+    means : tuple of two (N,) arrays, or None
+        Counts and totals behind the running means, where missing values are filled by those.
+    """
+
+    X: Numbers
+    y: NDArray[np.generic] | None
+    position: int
+    schema: Schema
+    means: tuple[Array, Array] | None = None
+
+    @property
+    def rows(self) -> int:
+        """The number k of rows."""
+        return int(self.X.shape[0])
+
+    @property
+    def feature_names(self) -> Sequence[str]:
+        """The names of the columns of X."""
+        return self.schema.feature_names
+
+    def state(self) -> dict[str, object]:
+        """All that `open_stream(..., resume=state)` needs to continue after this batch, exactly."""
+        means = None if self.means is None else {"count": self.means[0], "total": self.means[1]}
+        return {"position": self.position, "schema": self.schema.to_dict(), "means": means}
+
+    def __repr__(self) -> str:
+        return (
+            f"StreamBatch({self.rows} rows x {self.X.shape[1]} features, position={self.position})"
+        )
 
 
 class Stream:
@@ -129,28 +178,28 @@ class Stream:
     def __init__(
         self,
         source: Source,
-        wishes: Wishes,
+        options: ReadOptions,
         batch_size: int,
         missing: str,
         unknown: str,
         schema: Schema | None,
         start: int,
-        means: dict[str, Any] | None,
-        dtype: np.dtype[Any],
+        means: Mapping[str, Array] | None,
+        dtype: np.dtype[np.float64],
     ) -> None:
         self.source = source
         self.batch_size = batch_size
         self.start = start
-        self._wishes = wishes
+        self._options = options
         self._missing = missing
         self._unknown = unknown
         self._schema = schema
         self._means = means
         self._dtype = dtype
-        self._begun: Iterator[Batch] | None = None
-        self._spent = False
-        if source.again:
-            self._begin()  # what is wrong with a file is said at once
+        self._begun: Iterator[StreamBatch] | None = None
+        self._used = False
+        if source.rereadable:
+            self._begin()  # what is wrong with a file is reported at once
 
     @property
     def schema(self) -> Schema:
@@ -158,13 +207,13 @@ class Stream:
         if self._schema is None or not self._schema.complete:
             self._begin()
         if self._schema is None:
-            raise InvalidInputError(
-                f"{self.source.name}: no rows are left to read the columns from"
+            raise checks.refuse(
+                self.source.name, "no rows after those to skip", "rows", "give the schema"
             )
         return self._schema
 
     @property
-    def feature_names(self) -> tuple[str, ...]:
+    def feature_names(self) -> Sequence[str]:
         """The names of the columns of X."""
         return self.schema.feature_names
 
@@ -176,9 +225,9 @@ class Stream:
     @property
     def rows(self) -> int | None:
         """How many rows the source has, dropped ones included; None if it cannot tell."""
-        return row_count(self.source)
+        return self.source.count()
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[StreamBatch]:
         if self._begun is None:
             self._begin()
         batches, self._begun = self._begun, None
@@ -188,93 +237,88 @@ class Stream:
         """Read the first batch and keep it for whoever iterates first."""
         if self._begun is not None:
             return
-        if self._spent and not self.source.again:
-            raise InvalidInputError(
-                f"source: {self.source.name} has been read already and cannot be read again; pass "
-                "a list, a file, or a function that makes a new iterator"
+        if self._used and not self.source.rereadable:
+            raise checks.refuse(
+                "source",
+                f"{self.source.name}, which has been read and cannot be read again",
+                "a source that can",
+                "pass a list, a file, or a function that makes a new iterator",
             )
-        self._spent = True
+        self._used = True
         batches = self._batches()
         first = list(itertools.islice(batches, 1))
         if not first and self.start == 0:
-            raise InvalidInputError(f"{self.source.name}: has no rows; give at least one")
+            raise checks.refuse(self.source.name, "no rows", "at least one", "check the source")
         self._begun = itertools.chain(first, batches)
 
-    def _batches(self) -> Iterator[Batch]:
-        places = Places()
+    def _batches(self) -> Iterator[StreamBatch]:
+        locator = RowLocator()
         needed = self._needed()
         pieces = self.source.pieces(self.start, needed)
         try:
-            schema, head, pieces = self._recognised(pieces)
+            schema, head = self._recognised(pieces)
         except InvalidInputError:
-            if needed is not None and self.source.again:
+            if needed is not None and self.source.rereadable:
                 # Once more with all columns, so that the message can list those that there are.
                 self._recognised(self.source.pieces(self.start, None))
             raise
         if schema is None:
             return
-        encoder = Encoder(schema, self._dtype, places)
+        encoder = Encoder(schema, self._dtype, locator)
         blocks = (
-            gaps.settled(encoder.block(first, piece), self._missing, schema, places)
-            for first, piece in places.numbered(itertools.chain(head, pieces), self.start)
+            handle_missing(encoder.block(first, piece), self._missing, schema, locator)
+            for first, piece in locator.numbered(itertools.chain(head, pieces), self.start)
         )
-        mean = gaps.RunningMean(self._means) if self._missing == "mean" else None
+        mean = RunningMean(self._means) if self._missing == "mean" else None
         for block in rebatch(blocks, self.batch_size):
             if not schema.complete:
                 schema = with_vocabulary(schema, block)
             self._schema = schema
-            X = features(block, schema, self._unknown, places)
-            if mean is not None and not is_sparse(X):
+            X = features(block, schema, self._unknown, locator)
+            if mean is not None and isinstance(X, np.ndarray):
                 X = mean.filled(X, schema.feature_names)
             y = block.y.astype(str) if block.y is not None and schema.labels else block.y
-            state = None if mean is None else (mean.count, mean.total)
-            yield Batch(X, y, int(block.numbers[-1]) + 1, schema, state)
+            means = None if mean is None else (mean.count, mean.total)
+            yield StreamBatch(X, y, int(block.numbers[-1]) + 1, schema, means)
 
     def _needed(self) -> Collection[str] | None:
         """The columns to read, where that is known before the source is opened."""
-        target = self._wishes.target
-        names = self._wishes.columns
+        target = self._options.target
+        names = self._options.columns
         if self._schema is not None and self._schema.columns:
             names = tuple(column.name for column in self._schema.columns)
-        if names is None or not all(isinstance(name, str) for name in names):
-            return None
-        if isinstance(target, int):
+        if names is None or isinstance(target, int) or any(isinstance(n, int) for n in names):
             return None
         return frozenset(str(n) for n in names) | ({target} if target is not None else frozenset())
 
-    def _recognised(
-        self, pieces: Iterator[Piece]
-    ) -> tuple[Schema | None, list[Piece], Iterator[Piece]]:
+    def _recognised(self, pieces: Iterator[Piece]) -> tuple[Schema | None, list[Piece]]:
         """The schema, and the pieces that were read to find it."""
         read: list[Piece] = []
         rows = 0
-        wanted = self.batch_size
         for piece in pieces:
             if piece.rows:
                 read.append(piece)
                 rows += piece.rows
-            if rows >= wanted:
+            if rows >= self.batch_size:
                 break
         if not read:
-            return None, [], pieces
-        head = taken(read, wanted)
+            return None, []
+        head = first_rows(read, self.batch_size)
         if self._schema is None:
-            return inferred(head, self._wishes, head[0].origin), read, pieces
-        return aimed(self._schema, self._wishes.target, self._wishes.labels, head), read, pieces
+            return infer_schema(head, self._options, head[0].origin), read
+        return with_target(self._schema, self._options, head), read
 
     def __repr__(self) -> str:
         return f"Stream({self.source.name}, batch_size={self.batch_size})"
 
 
-def _resumed(state: Mapping[str, Any]) -> tuple[int, Schema, dict[str, Any] | None]:
-    try:
-        position, schema, means = state["position"], state["schema"], state["means"]
-    except (KeyError, TypeError):
-        raise checks.refuse(
-            "resume", f"{state!r:.60}", "what batch.state() gives", "pass that"
-        ) from None
+def _resumed(state: Mapping[str, Given]) -> tuple[int, Schema, Mapping[str, Array] | None]:
+    schema = state.get("schema") if hasattr(state, "keys") else None
+    if not isinstance(schema, (Schema, Mapping)) or not {"position", "means"} <= state.keys():
+        raise checks.refuse("resume", f"{state!r:.60}", "what batch.state() gives", "pass that")
     known = schema if isinstance(schema, Schema) else Schema.from_dict(schema)
-    return checks.count("resume: position", position, least=0), known, means
+    means = cast("Mapping[str, Array] | None", state["means"])
+    return checks.count("resume: position", state["position"], least=0), known, means
 
 
 def _column_name(target: Given) -> str | int | None:
@@ -286,21 +330,19 @@ def _column_name(target: Given) -> str | int | None:
     return target if isinstance(target, str) else None
 
 
-def _listed(name: str, given: Any) -> tuple[Any, ...] | None:
+def _listed(name: str, given: Given) -> tuple[str | int, ...] | None:
     if given is None:
         return None
-    if isinstance(given, (str, int)):
-        raise InvalidTypeError(
-            f"{name}: got {given!r}, expected a list of columns; write [{given!r}]"
-        )
-    return tuple(int(c) if isinstance(c, Integral) else c for c in given)
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidTypeError(name, repr(given), "a list of columns", f"write [{given!r}]")
+    return tuple(int(c) if isinstance(c, Integral) else str(c) for c in given)
 
 
-def _checked_dtype(dtype: Given) -> np.dtype[Any]:
-    try:
-        kind: np.dtype[Any] = np.dtype(cast(DTypeLike, dtype))
-    except TypeError:
-        kind = np.dtype(object)
-    if kind not in (np.dtype(np.float64), np.dtype(np.float32)):
-        raise checks.refuse("dtype", repr(dtype), "float64 or float32", "choose one")
-    return kind
+def _checked_dtype(dtype: DTypeLike) -> np.dtype[np.float64]:
+    for known in (np.float64, np.float32):
+        try:
+            if np.dtype(dtype) == np.dtype(known):
+                return cast("np.dtype[np.float64]", np.dtype(known))
+        except TypeError:
+            break
+    raise checks.refuse("dtype", repr(dtype), "float64 or float32", "choose one")

@@ -1,40 +1,95 @@
-"""Pieces: what a source hands over, as many rows at a time as suits it.
+"""Pieces: some rows as a source reads them, and what all sources share.
 
-A `Table` has named columns (CSV, Parquet, frames, records), a `Matrix` has one block of numbers
-(NPY, LIBSVM, arrays). Later stages turn both into batches of exactly k rows.
+A `TablePiece` has named columns (CSV, Parquet, frames, records), a `MatrixPiece` has one block of
+numbers (NPY, LIBSVM, arrays). Later stages turn both into batches of exactly k rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+import importlib
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from functools import cache
+from types import ModuleType
+from typing import Protocol, Self, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from miniamp.errors import InvalidInputError
+from miniamp import checks
+from miniamp.errors import InvalidInputError, MissingExtraError
 
-#: A column as it came: a NumPy array or a pyarrow Array; `cells` reads both.
-Cells: TypeAlias = Any
 
-#: A block of numbers: a dense (k, N) array or a scipy CSR array of that shape.
-Numbers: TypeAlias = Any
+class ArrowArray(Protocol):
+    """What is used of a pyarrow Array; its types, buffers and casts are pyarrow's own objects."""
+
+    @property
+    def type(self) -> object: ...
+    @property
+    def null_count(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, where: slice, /) -> Self: ...
+    def to_pylist(self) -> list[object]: ...
+    def cast(self, kind: object, safe: bool = True) -> Self: ...
+    def dictionary_decode(self) -> Self: ...
+    def fill_null(self, value: float) -> Self: ...
+    def buffers(self) -> list[memoryview]: ...
+
+
+class CSR(Protocol):
+    """What is used of a scipy CSR array."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    @property
+    def dtype(self) -> np.dtype[np.generic]: ...
+    @property
+    def data(self) -> NDArray[np.float64]: ...
+    def __getitem__(self, where: object, /) -> Self: ...
+    def astype(self, dtype: object, copy: bool = True) -> Self: ...
+    def toarray(self) -> NDArray[np.float64]: ...
+
+
+#: A column as it came.
+Cells: TypeAlias = NDArray[np.generic] | ArrowArray
+#: A block of numbers of shape (k, N): dense, or a scipy CSR array.
+Numbers: TypeAlias = NDArray[np.float64] | CSR
 
 #: About this many numbers are read at a time: 1 MB of float64. Larger pieces are hardly faster, and
 #: a Parquet reader needs several times their size beside the pages that it holds anyway.
 PIECE = 1 << 17
-#: Every column has its cost a piece, so that pieces of many columns are larger: up to these rows
+#: Every column has its cost per piece, so that pieces of many columns are larger: up to these rows
 #: and numbers.
 WIDE_ROWS, WIDE_PIECE = 64, 1 << 20
 
 
-def is_sparse(X: Any) -> bool:
-    """Whether X is a scipy sparse array."""
-    return bool(sp.issparse(X))
+@cache
+def needed(module: str, purpose: str) -> ModuleType:
+    """An optional dependency, or an error that names the extra to install.
+
+    Examples
+    --------
+    >>> needed("math", "reading numbers").pi
+    3.141592653589793
+    >>> needed("no_such_module", "reading Parquet")
+    Traceback (most recent call last):
+    ...
+    miniamp.errors.MissingExtraError: reading Parquet: expected the package no_such_module; ...
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        root = module.split(".", maxsplit=1)[0]
+        raise MissingExtraError(
+            purpose, "", f"the package {root}", 'pip install "miniamp[streams]"'
+        ) from error
 
 
-def rows_a_piece(columns: int) -> int:
+def rows_per_piece(columns: int) -> int:
     """How many rows of `columns` numbers make a piece of bounded size."""
     columns = max(columns, 1)
     wide = min(WIDE_ROWS, WIDE_PIECE // columns)
@@ -42,13 +97,13 @@ def rows_a_piece(columns: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TablePiece:
     """Some rows of named columns.
 
     Attributes
     ----------
     origin : str
-        Where they come from, for messages: a file's path, "standard input", "DataFrame".
+        Where they come from, for messages: a file's path, "standard input", "pandas DataFrame".
     row : int
         Number of the first row within its origin, counted from 0.
     rows : int
@@ -56,19 +111,24 @@ class Table:
     columns : dict
         The cells by column name, in the source's order.
     y : cells, optional
-        Targets that were given apart from the table.
+        Targets that were given separately.
     """
 
     origin: str
     row: int
     rows: int
     columns: dict[str, Cells]
-    y: Cells = None
+    y: Cells | None = None
 
-    def cut(self, begin: int, end: int) -> Table:
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the columns."""
+        return list(self.columns)
+
+    def cut(self, begin: int, end: int) -> TablePiece:
         """Rows begin to end - 1."""
         end = min(end, self.rows)
-        return Table(
+        return TablePiece(
             self.origin,
             self.row + begin,
             end - begin,
@@ -78,50 +138,81 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Matrix:
+class MatrixPiece:
     """Some rows of numbers without names of their own, and their targets where known."""
 
     origin: str
     row: int
     X: Numbers
-    y: Cells = None
+    y: Cells | None = None
 
     @property
     def rows(self) -> int:
         """How many rows."""
         return int(self.X.shape[0])
 
-    def cut(self, begin: int, end: int) -> Matrix:
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the columns, x0, x1, ...; made when asked for."""
+        return NumberedNames(int(self.X.shape[1]))
+
+    def cut(self, begin: int, end: int) -> MatrixPiece:
         """Rows begin to end - 1."""
         y = None if self.y is None else self.y[begin:end]
         return replace(self, row=self.row + begin, X=self.X[begin:end], y=y)
 
 
-Piece: TypeAlias = Table | Matrix
+Piece: TypeAlias = TablePiece | MatrixPiece
 
 
-class Source(Protocol):
-    """Where rows come from; one kind a file."""
+class NumberedNames(Sequence[str]):
+    """The names x0, x1, ... of a source without names, made when asked for.
 
-    @property
-    def name(self) -> str:
-        """What to call it in messages."""
+    Examples
+    --------
+    >>> names = NumberedNames(2_000_000_000)
+    >>> names[-1], "x7" in names, "x07" in names
+    ('x1999999999', True, False)
+    """
 
-    @property
-    def again(self) -> bool:
-        """Whether it can be read more than once."""
+    def __init__(self, size: int) -> None:
+        self._size = size
 
-    def pieces(self, start: int, only: Collection[str] | None) -> Iterator[Piece]:
-        """The rows from number `start` on; of a table, at least the columns `only`."""
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, j):  # type: ignore[no-untyped-def]  # int to str, slice to tuple
+        numbers = range(self._size)[j]
+        return f"x{numbers}" if isinstance(numbers, int) else tuple(f"x{i}" for i in numbers)
+
+    def __contains__(self, name: object) -> bool:
+        digits = name[1:] if isinstance(name, str) and name.startswith("x") else ""
+        return digits.isdecimal() and str(int(digits)) == digits and int(digits) < self._size
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # compared like a list
 
 
-def row_count(source: Source) -> int | None:
-    """How many rows a source has, where it can tell without reading them."""
-    count = getattr(source, "count", None)
-    return None if count is None else count()
+class Source(ABC):
+    """Where rows come from."""
+
+    #: What to call it in messages.
+    name: str
+    #: Whether it can be read more than once.
+    rereadable: bool = True
+
+    @abstractmethod
+    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
+        """The rows from number `start` on; of a table, at least these columns."""
+
+    def count(self) -> int | None:
+        """How many rows it has, if it can tell without reading them."""
+        return None
 
 
-def skipping(pieces: Iterable[Piece], start: int, name: str) -> Iterator[Piece]:
+def skip_rows(pieces: Iterable[Piece], start: int, name: str) -> Iterator[Piece]:
     """The pieces without their first `start` rows."""
     left = start
     for piece in pieces:
@@ -135,23 +226,24 @@ def skipping(pieces: Iterable[Piece], start: int, name: str) -> Iterator[Piece]:
 
 
 def too_short(name: str, rows: int, start: int) -> InvalidInputError:
-    """The error for a source that ends before the row that reading was to go on from."""
-    return InvalidInputError(
-        f"{name}: has {rows} rows, but reading was to go on after row {start}; the source is "
-        "shorter than it was, so give the same one or start anew"
+    """The error for a source that ends before the row to resume from."""
+    return checks.refuse(
+        name, f"{rows} rows", f"more than the {start} to skip", "give the same source or start over"
     )
 
 
-def refuse_doubles(names: list[str], source: str) -> None:
+def refuse_duplicates(names: Sequence[str], source: str) -> None:
     """Refuse column names that occur more than once."""
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidInputError(
-            f"{source}: the column name {twice!r} is there twice; expected different names"
-        )
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise checks.refuse(
+                source, f"the column name {name!r} twice", "different names", "rename one"
+            )
+        seen.add(name)
 
 
-class Places:
+class RowLocator:
     """Which row of which origin a row of the stream is, so that errors can name it."""
 
     def __init__(self) -> None:
@@ -166,7 +258,6 @@ class Places:
             start += piece.rows
 
     def of(self, row: int) -> str:
-        """In words, where row number `row` (from 0) of the stream is; rows are told from 1."""
-        begins = [mark[0] for mark in self._marks]
-        begin, origin, first = self._marks[int(np.searchsorted(begins, row, side="right")) - 1]
+        """The origin of row number `row` (from 0) of the stream and its number there, from 1."""
+        begin, origin, first = self._marks[bisect_right(self._marks, row, key=lambda m: m[0]) - 1]
         return f"{origin}, row {row - begin + first + 1}"

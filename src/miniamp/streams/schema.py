@@ -1,17 +1,26 @@
-"""The schema: which columns are features, how each is read, and what they are called."""
+"""The schema: which columns are features and how each is read; given, or from the first rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import difflib
+import itertools
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 from miniamp import checks
 from miniamp.errors import InvalidInputError, InvalidTypeError
+from miniamp.streams.cells import first_texts, is_text
+from miniamp.streams.pieces import Cells, MatrixPiece, NumberedNames, Piece, TablePiece
 
 NUMBER = "number"
 CATEGORY = "category"
+#: Names among which a misspelled one is searched: comparing is slow.
+SEARCHED_NAMES = 10_000
+#: A number as it is written in half of the world.
+_DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +79,10 @@ class Schema:
     labels: bool = False
 
     @cached_property
-    def feature_names(self) -> tuple[str, ...]:
-        """The names of the columns of X."""
+    def feature_names(self) -> Sequence[str]:
+        """The names of the columns of X; those of a plain array are made when asked for."""
         if not self.columns:
-            return tuple(f"x{j}" for j in range(self.width))
+            return NumberedNames(self.width)
         return tuple(name for column in self.columns for name in column.features)
 
     @property
@@ -93,7 +102,7 @@ class Schema:
             ),
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The schema as plain dicts and lists, fit for JSON."""
         columns = [
             {"name": c.name, "kind": c.kind, "categories": c.categories and list(c.categories)}
@@ -107,19 +116,40 @@ class Schema:
         }
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+    def from_dict(cls, given: Mapping[str, object]) -> Self:
         """The schema that `to_dict` described."""
-        try:
-            columns = tuple(
-                Column(c["name"], c["kind"], c["categories"] and tuple(c["categories"]))
-                for c in given["columns"]
-            )
-            return cls(columns, given["width"], given["target"], given["labels"])
-        except (KeyError, TypeError) as error:
-            raise InvalidInputError(
-                f"schema: got {given!r:.80}, expected what Schema.to_dict() gives ({error}); "
-                "pass a Schema, or a dict of column name to categories"
-            ) from None
+        width, target, labels = (given.get(name) for name in ("width", "target", "labels"))
+        columns = given.get("columns")
+        if not (
+            isinstance(columns, (list, tuple))
+            and isinstance(width, int)
+            and isinstance(target, (str, int, type(None)))
+            and isinstance(labels, bool)
+            and width >= 0
+        ):
+            raise _no_schema(given)
+        return cls(tuple(_column_of(column) for column in columns), width, target, labels)
+
+
+def _column_of(given: object) -> Column:
+    if not isinstance(given, Mapping):
+        raise _no_schema(given)
+    name, kind, categories = (given.get(part) for part in ("name", "kind", "categories"))
+    texts = categories is None or (
+        isinstance(categories, (list, tuple)) and all(isinstance(c, str) for c in categories)
+    )
+    if not isinstance(name, str) or kind not in (NUMBER, CATEGORY) or not texts:
+        raise _no_schema(given)
+    return Column(name, kind, None if categories is None else tuple(categories))
+
+
+def _no_schema(given: object) -> InvalidInputError:
+    return checks.refuse(
+        "schema",
+        f"{given!r:.80}",
+        "what Schema.to_dict() gives",
+        "pass a Schema, or a dict of column name to categories",
+    )
 
 
 def checked_schema(schema: object) -> Schema | dict[str, tuple[str, ...]] | None:
@@ -128,20 +158,207 @@ def checked_schema(schema: object) -> Schema | dict[str, tuple[str, ...]] | None
         return schema
     if not isinstance(schema, Mapping):
         raise InvalidTypeError(
-            f"schema: got {type(schema).__name__}, expected a Schema or a dict of column name to "
-            "categories; take stream.schema of another stream"
+            "schema",
+            type(schema).__name__,
+            "a Schema or a dict of column name to categories",
+            "take stream.schema of another stream",
         )
     if {"columns", "width"} <= schema.keys():
         return Schema.from_dict(schema)
-    words: dict[str, tuple[str, ...]] = {}
+    vocabularies: dict[str, tuple[str, ...]] = {}
     for name, categories in schema.items():
         if isinstance(categories, str) or not isinstance(categories, Iterable):
             raise checks.refuse(
                 "schema", f"{name!r}: {categories!r}", "a list of categories", "write ['a', 'b']"
             )
-        words[str(name)] = tuple(str(c) for c in categories)
-        if len(set(words[str(name)])) != len(words[str(name)]):
+        words = tuple(str(c) for c in categories)
+        if len(set(words)) != len(words):
             raise checks.refuse(
-                "schema", f"a category twice for {name!r}", "each once", "remove the double"
+                "schema", f"a category twice for {name!r}", "each once", "remove the duplicate"
             )
-    return words
+        vocabularies[str(name)] = words
+    return vocabularies
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How the user wants the columns to be read.
+
+    Attributes
+    ----------
+    target : str, int or None
+        The column to predict.
+    columns : tuple, optional
+        The features, all other columns if None.
+    categorical : "auto" or a collection of names
+        Columns that are categories; "auto" takes those that hold text.
+    labels : bool or "auto"
+        Whether the target is text.
+    vocabularies : dict
+        Categories that are known already, by column.
+    """
+
+    target: str | int | None
+    columns: tuple[str | int, ...] | None
+    categorical: str | frozenset[str]
+    labels: bool | str
+    vocabularies: dict[str, tuple[str, ...]]
+
+
+def infer_schema(head: Sequence[Piece], options: ReadOptions, source: str) -> Schema:
+    """The schema that the first rows suggest; vocabularies are left to the first batch."""
+    first = head[0]
+    target = None if first.y is not None else _target(options.target, first.names, source)
+    if isinstance(first, MatrixPiece):
+        columns = _number_columns(first, options, target, source)
+        width = int(first.X.shape[1])
+        cells = [piece.y for piece in head if piece.y is not None]
+    else:
+        chosen = _chosen(options.columns, first.names, target, source)
+        _refuse_unknown("categorical", options.categorical, chosen, source)
+        _refuse_unknown("schema", options.vocabularies, chosen, source)
+        tables = [piece for piece in head if isinstance(piece, TablePiece)]
+        columns = tuple(_column(column, tables, options) for column in chosen)
+        width = 0
+        cells = [
+            c for t in tables if (c := t.y if target is None else t.columns[target]) is not None
+        ]
+    return Schema(columns, width, target, _labels(cells, options.labels) if cells else False)
+
+
+def with_target(schema: Schema, options: ReadOptions, head: Sequence[Piece]) -> Schema:
+    """A known schema with the target that this stream is asked for."""
+    first = head[0]
+    target = None if first.y is not None else _target(options.target, first.names, first.origin)
+    if target is None and first.y is None:
+        return replace(schema, target=None, labels=False)
+    if schema.target == target and not isinstance(options.labels, bool):
+        return schema
+    cells = [
+        p.y if target is None or isinstance(p, MatrixPiece) else p.columns[target] for p in head
+    ]
+    known = [c for c in cells if c is not None]
+    return replace(schema, target=target, labels=_labels(known, options.labels))
+
+
+def _number_columns(
+    first: MatrixPiece, options: ReadOptions, target: str | None, source: str
+) -> tuple[Column, ...]:
+    if (options.categorical != "auto" and options.categorical) or options.vocabularies:
+        raise checks.refuse(
+            "categorical", "column names", "none for a plain array", "give a DataFrame or a table"
+        )
+    if target is None and options.columns is None:
+        return ()
+    return tuple(Column(c) for c in _chosen(options.columns, first.names, target, source))
+
+
+def _numbered(argument: str, number: int, names: Sequence[str], source: str) -> str:
+    """The name of the column with this number, which counts from the end where negative."""
+    if not -len(names) <= number < len(names):
+        raise checks.refuse(
+            argument,
+            f"column number {number}",
+            f"{-len(names)} to {len(names) - 1}",
+            f"{source} has {len(names)} columns",
+        )
+    return names[number]
+
+
+def _target(target: str | int | None, names: Sequence[str], source: str) -> str | None:
+    if isinstance(target, int):
+        return _numbered("target", target, names, source)
+    if target is not None and target not in names:
+        raise absent("target", target, names, source)
+    return target
+
+
+def _chosen(
+    columns: tuple[str | int, ...] | None, names: Sequence[str], target: str | None, source: str
+) -> list[str]:
+    if columns is None:
+        chosen = [name for name in names if name != target]
+    else:
+        chosen = []
+        there, chosen_before = set(names), {target}
+        for column in columns:
+            name = (
+                _numbered("columns", column, names, source)
+                if isinstance(column, int)
+                else str(column)
+            )
+            if name not in there:
+                raise absent("columns", name, names, source)
+            if name in chosen_before:
+                raise checks.refuse(
+                    "columns",
+                    f"{name!r}" + (", which is the target" if name == target else " twice"),
+                    "feature columns, each once",
+                    "remove it",
+                )
+            chosen.append(name)
+            chosen_before.add(name)
+    if not chosen:
+        raise checks.refuse(source, "no column besides the target", "a feature", "choose one")
+    return chosen
+
+
+def absent(argument: str, name: str, names: Sequence[str], source: str) -> InvalidInputError:
+    """The error for a column that is not there, with the nearest name."""
+    first = list(itertools.islice(names, SEARCHED_NAMES))
+    near = difflib.get_close_matches(name, first, n=1)
+    shown = ", ".join(first[:8]) + (", ..." if len(names) > 8 else "")
+    remedy = f"did you mean {near[0]!r}?" if near else "check the spelling"
+    return checks.refuse(argument, f"no column {name!r} in {source}", f"one of {shown}", remedy)
+
+
+def _refuse_unknown(
+    argument: str, given: Collection[str], chosen: Sequence[str], source: str
+) -> None:
+    for name in () if isinstance(given, str) else sorted(given):
+        if name not in chosen:
+            raise absent(argument, name, chosen, source)
+
+
+def _column(name: str, tables: Sequence[TablePiece], options: ReadOptions) -> Column:
+    if name in options.vocabularies:
+        return Column(name, CATEGORY, options.vocabularies[name])
+    if options.categorical != "auto":
+        return Column(name, CATEGORY if name in options.categorical else NUMBER)
+    return Column(name, CATEGORY if _all_text([t.columns[name] for t in tables]) else NUMBER)
+
+
+def _all_text(columns: Sequence[Cells]) -> bool:
+    """Whether the column has values, and none of them is a number.
+
+    A column where only some values are no numbers is a number column with mistakes, and is left for
+    the reader to refuse with row and value; so are numbers with a decimal comma.
+    """
+    texts, commas = False, True
+    for cells in columns:
+        if not is_text(cells):
+            return False
+        for found in first_texts(cells):
+            if not isinstance(found, str):
+                return False
+            texts = True
+            commas = commas and _DECIMAL_COMMA.fullmatch(found) is not None
+    return texts and not commas
+
+
+def _labels(columns: Sequence[Cells], labels: bool | str) -> bool:
+    if isinstance(labels, bool):
+        return labels
+    return any(
+        is_text(cells) and any(f is not True for f in first_texts(cells)) for cells in columns
+    )
+
+
+def first_rows(pieces: Sequence[Piece], rows: int) -> list[Piece]:
+    """The first `rows` rows of the pieces, however they were cut."""
+    head = []
+    for piece in pieces:
+        if rows > 0:
+            head.append(piece.cut(0, rows) if piece.rows > rows else piece)
+        rows -= piece.rows
+    return head

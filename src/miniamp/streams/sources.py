@@ -1,62 +1,253 @@
-"""What the user gave, as a source of rows."""
+"""Whatever the user gave, as a source of rows: standard input, files, or data in hand."""
 
 from __future__ import annotations
 
+import glob
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
 
 from miniamp import checks
 from miniamp.arrays import Given
 from miniamp.errors import InvalidTypeError
-from miniamp.streams.arrays import Arrays
-from miniamp.streams.files import files_source
-from miniamp.streams.frames import Frame, is_frame
-from miniamp.streams.iterators import Items
-from miniamp.streams.pieces import Source, is_sparse
-from miniamp.streams.standard_input import StandardInput
+from miniamp.streams.formats import Format, formats
+from miniamp.streams.formats.base import InputFile, StandardInput, Targets, ending_of
+from miniamp.streams.in_hand import ArraySource, FrameSource, IterableSource, is_frame
+from miniamp.streams.pieces import Piece, Source, too_short
 
 
 def source_of(
-    given: Given, target: Given, y: Given, batch_size: int, options: dict[str, Any]
+    given: Given, target: Given, y: Given, batch_size: int, options: dict[str, Given]
 ) -> Source:
     """The source for anything that `open_stream` takes; y is None or the targets themselves."""
     if isinstance(given, str) and given == "-":
-        return StandardInput(options)
-    if _is_paths(given):
-        return files_source(given, y, target if isinstance(target, str) else None, options)
-    if options:
-        raise checks.refuse(
-            ", ".join(options), "an option for files", "none for data in hand", "leave it out"
-        )
-    if is_frame(given):
-        return Frame(given, y)
-    if is_sparse(given) or isinstance(given, np.ndarray):
-        return Arrays(given, y)
+        return PipedSource(options)
+    names = _paths(given)
+    if names:
+        paths = [path for name in names for path in find_files(name)]
+        return _files(paths, Targets(y, target if isinstance(target, str) else None), options)
+    for name in options:
+        raise checks.refuse(name, "an option for files", "none for data in hand", "leave it out")
     if isinstance(given, tuple) and len(given) == 2 and _is_matrix(given[0]):
-        X, targets = given
-        return Frame(X, targets) if is_frame(X) else Arrays(X, targets)
-    if y is not None and isinstance(given, list) and given and not isinstance(given[0], Mapping):
-        return Arrays(given, y)
+        given, y = given
+    if is_frame(given):
+        return FrameSource(given, y)
+    records = isinstance(given, list) and bool(given) and isinstance(given[0], Mapping)
+    if _is_array(given) or (y is not None and isinstance(given, list) and given and not records):
+        return ArraySource(given, y)
     if y is not None:
         raise checks.refuse(
             "target", "an array", "a column's name or number", "give pairs (X, y) instead"
         )
     if callable(given) or (isinstance(given, Iterable) and not isinstance(given, (Mapping, bytes))):
-        return Items(given, batch_size)
+        return IterableSource(given, batch_size)
     raise InvalidTypeError(
-        f"source: got {type(given).__name__}, expected a path, an array, a frame or an iterable; "
-        "see the documentation of open_stream"
+        "source",
+        type(given).__name__,
+        "a path, an array, a frame or an iterable",
+        "see the documentation of open_stream",
     )
 
 
-def _is_paths(given: Given) -> bool:
-    if isinstance(given, list):
-        return bool(given) and all(isinstance(one, (str, os.PathLike)) for one in given)
-    return isinstance(given, (str, os.PathLike))
+def _paths(given: Given) -> list[str | os.PathLike[str]]:
+    """Names of files, folders or patterns; none if this is something else."""
+    each: list[object] = given if isinstance(given, list) else [given]
+    names = [one for one in each if isinstance(one, (str, os.PathLike))]
+    return names if len(names) == len(each) else []
+
+
+def _is_array(X: Given) -> bool:
+    return sp.issparse(X) or isinstance(X, np.ndarray)
 
 
 def _is_matrix(X: Given) -> bool:
-    return is_frame(X) or is_sparse(X) or (isinstance(X, (np.ndarray, list)) and np.ndim(X) == 2)
+    return is_frame(X) or sp.issparse(X) or (isinstance(X, (np.ndarray, list)) and np.ndim(X) == 2)
+
+
+class FileSequence(Source):
+    """Several files, read one after the other as if they were one.
+
+    Parameters
+    ----------
+    sources : list of sources
+        One for each file; columns are found by name, whatever their order.
+    name : str
+        What the user called them.
+    """
+
+    def __init__(self, sources: list[Source], name: str) -> None:
+        self._sources = sources
+        self.name = name
+
+    def count(self) -> int | None:
+        total = 0
+        for source in self._sources:
+            rows = source.count()
+            if rows is None:
+                return None
+            total += rows
+        return total
+
+    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
+        """Files before the row `start` are skipped if they tell their size."""
+        left = start
+        for source in self._sources:
+            rows = source.count() if left else None
+            if rows is not None and left >= rows:
+                left -= rows
+            elif rows is not None:
+                yield from source.pieces(left, columns)
+                left = 0
+            else:
+                for piece in source.pieces(0, columns):
+                    cut = min(left, piece.rows)
+                    left -= cut
+                    if cut < piece.rows:
+                        yield piece.cut(cut, piece.rows) if cut else piece
+        if left:
+            raise too_short(self.name, start - left, start)
+
+
+class PipedSource(Source):
+    """The rows that are piped into the program: `kcat ... | miniamp fit -`.
+
+    Parameters
+    ----------
+    options : dict
+        `format`, where the first bytes should not decide, and the options of that format.
+    """
+
+    rereadable = False
+    name = StandardInput.name
+
+    def __init__(self, options: dict[str, Given]) -> None:
+        self._options = dict(options)
+        known = {name: cls for name, cls in formats().items() if cls.piped}
+        self._format = _by_name(known, self._options.pop("format", None))
+        _refuse_options(self._options, [self._format] if self._format else list(known.values()))
+
+    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
+        piped = StandardInput()
+        head = piped.look()
+        if self._format is None and head.lstrip().startswith(b"["):
+            raise checks.refuse(
+                self.name,
+                "a JSON array",
+                "one JSON object per line",
+                "write it as JSON lines, for instance with jq -c '.[]'",
+            )
+        known = [cls for cls in formats().values() if cls.piped]
+        cls = self._format or max(known, key=lambda one: one.likeness(head))
+        _refuse_options(self._options, [cls])
+        return cls(piped, Targets(), **self._options).pieces(start, columns)
+
+
+def _files(paths: list[Path], targets: Targets, options: dict[str, Given]) -> Source:
+    """The source for one file, or for several as if they were one."""
+    if len(paths) == 1:
+        return _file(paths[0], targets, options)
+    if targets.y is not None:
+        raise checks.refuse(
+            "target", "an array", "a column's name for several files", "name the target column"
+        )
+    sources: list[Source] = []
+    for path in paths:
+        source = _file(path, targets, options)
+        source.file.close()  # not thousands at once
+        sources.append(source)
+    return FileSequence(sources, f"{paths[0]} and {len(paths) - 1} others")
+
+
+def find_files(given: str | os.PathLike[str]) -> list[Path]:
+    """The files that a path, folder or pattern means, in the order of their names."""
+    if not os.fspath(given):
+        raise checks.refuse("source", "an empty name", "a file", "check the path")
+    path = Path(given)
+    if path.exists() and not path.is_dir():
+        return [path]
+    if path.is_dir():
+        return _in_folder(path)
+    matches = sorted(glob.glob(str(given), recursive=True))  # noqa: PTH207 (absolute patterns)
+    files = [Path(p) for p in matches if Path(p).is_file()]
+    if not files:
+        pattern = re.search(r"[*?\[]", str(given)) is not None
+        what = "no file that matches this pattern" if pattern else "no such file"
+        raise checks.refuse(str(given), what, "a file", "check the path")
+    return files
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    by_ending = _by_ending()
+    found: dict[Path, str] = {}
+    for path in sorted(folder.rglob("*")):
+        hidden = any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+        if path.is_file() and not hidden and ending_of(path) in by_ending:
+            found[path] = by_ending[ending_of(path)].format
+    kinds = sorted(set(found.values()))
+    if not kinds:
+        raise checks.refuse(str(folder), "no data files", "Parquet, CSV, ...", "check the folder")
+    if len(kinds) > 1:
+        raise checks.refuse(
+            str(folder),
+            f"files of several formats ({', '.join(kinds)})",
+            "one format",
+            f"choose with a pattern such as {folder / '*.parquet'}",
+        )
+    return list(found)
+
+
+def _by_ending() -> dict[str, type[Format]]:
+    return {end: cls for cls in formats().values() for end in cls.endings}
+
+
+def _file(path: Path, targets: Targets, options: dict[str, Given]) -> Format:
+    """The source for one file, by its first bytes and its name."""
+    chosen = {name: value for name, value in options.items() if name != "format"}
+    cls = _by_name(formats(), options.get("format"))
+    file = InputFile(path)
+    try:
+        cls = cls or recognised(file)
+        _refuse_options(chosen, [cls])
+        return cls(file, targets, **chosen)
+    except BaseException:
+        file.close()
+        raise
+
+
+def _by_name(known: Mapping[str, type[Format]], name: Given) -> type[Format] | None:
+    if name is None:
+        return None
+    if not isinstance(name, str) or name not in known:
+        raise checks.refuse("format", repr(name), f"one of {', '.join(known)}", "choose one")
+    return known[name]
+
+
+def _refuse_options(options: Iterable[str], classes: list[type[Format]]) -> None:
+    for name in options:
+        if not any(name in cls.options for cls in classes):
+            kinds = " or ".join(cls.format for cls in classes)
+            raise checks.refuse(name, "the option", f"none such for {kinds}", "leave it out")
+
+
+def recognised(file: InputFile) -> type[Format]:
+    """The format of a file; refused where its name and its content contradict each other."""
+    if not file.head:
+        raise checks.refuse(file.name, "an empty file", "rows", "check the file")
+    known = formats().values()
+    likely = max(known, key=lambda cls: cls.likeness(file.head))
+    named = _by_ending().get(file.ending)
+    if named is not None and named.likeness(file.head):
+        return named
+    if named is None and likely.likeness(file.head):
+        return likely
+    content = likely.format if likely.likeness(file.head) else "of no format known here"
+    raise checks.refuse(
+        file.name,
+        f"content that is {content}",
+        f"{named.format}, as its name says" if named else f"one of {', '.join(formats())}",
+        "rename the file, or choose its {format}",
+    )

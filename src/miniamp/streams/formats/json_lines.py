@@ -1,0 +1,54 @@
+"""JSON lines: one object per line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+
+from miniamp import checks
+from miniamp.streams.formats.base import Format, is_text, line_blocks
+from miniamp.streams.in_hand import record_pieces
+from miniamp.streams.pieces import Piece
+
+
+class JSONLines(Format):
+    """The objects of a JSON lines file; a key that an object lacks is a missing value."""
+
+    format = "jsonl"
+    endings = (".jsonl", ".ndjson", ".json")
+    piped = True
+
+    @classmethod
+    def likeness(cls, head: bytes) -> int:
+        if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+            return 3
+        return int(is_text(head))
+
+    def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
+        return record_pieces(self._objects(), self.name, columns)
+
+    def _objects(self) -> Iterator[list[dict[str, object]]]:
+        row = 0
+        with self.file.opened() as file:
+            for block in line_blocks(file, self.name, live=not self.rereadable):
+                objects = []
+                for line in block.split(b"\n"):
+                    if line.strip():
+                        row += 1
+                        objects.append(self._object(line, row))
+                yield objects
+
+    def _object(self, line: bytes, row: int) -> dict[str, object]:
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            value = line.decode(errors="replace")
+        if not isinstance(value, dict):
+            received = f"{value!r:.60}" if isinstance(value, str) else type(value).__name__
+            raise checks.refuse(
+                f"{self.name}, row {row}",
+                received,
+                "one JSON object per line",
+                'write each row as {"name": value, ...} on a line of its own',
+            )
+        return value

@@ -1,0 +1,215 @@
+"""NPY and NPZ files, read a slice at a time: nothing is mapped, so nothing stays resident."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import IO, NamedTuple
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from miniamp import checks
+from miniamp.streams.formats.base import Format, InputFile, StandardInput, Targets, readable
+from miniamp.streams.in_hand import ArraySource, targets_of
+from miniamp.streams.pieces import Cells, MatrixPiece, Piece, Source, rows_per_piece, too_short
+
+#: The arrays of a scipy sparse matrix in an NPZ file.
+_SPARSE = {"data", "shape", "format"}
+
+
+class Header(NamedTuple):
+    """The array of an NPY file."""
+
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype[np.float64]
+
+    @property
+    def bytes(self) -> int:
+        """The size of the numbers; of Python ints, which do not overflow."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+class NPY(Format):
+    """The rows of a two-dimensional NPY file."""
+
+    format = "npy"
+    endings = (".npy",)
+    marks = (b"\x93NUMPY",)
+    takes_targets = True
+
+    def __init__(self, file: InputFile | StandardInput, targets: Targets) -> None:
+        super().__init__(file, targets)
+        with readable(self.name, self.format), self.file.opened() as content:
+            self._header = _header(content, self.name)
+            self._begin = content.tell()
+            size = content.seek(0, 2) - self._begin
+        if size < self._header.bytes:
+            raise checks.refuse(
+                self.name,
+                f"a file that is cut short: {size} bytes of numbers",
+                f"{self._header.bytes} for shape {self._header.shape}",
+                "write it again",
+            )
+        self._y = None if targets.y is None else targets_of(targets.y, self._header.shape[0])
+
+    def count(self) -> int:
+        return self._header.shape[0]
+
+    def _from(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
+        (rows, width), fortran, dtype = self._header
+        if start > rows:
+            raise too_short(self.name, rows, start)
+        step = rows_per_piece(width)
+        with self.file.opened() as file:
+            for begin in range(start, rows, step):
+                k = min(step, rows - begin)
+                if fortran:  # a column lies together: pick k of each
+                    X = np.empty((k, width), dtype=dtype)
+                    for j in range(width):
+                        file.seek(self._begin + (j * rows + begin) * dtype.itemsize)
+                        X[:, j] = _numbers(file, k, 1, dtype, self.name)[:, 0]
+                else:
+                    file.seek(self._begin + begin * width * dtype.itemsize)
+                    X = _numbers(file, k, width, dtype, self.name)
+                y = None if self._y is None else self._y[begin : begin + k]
+                yield MatrixPiece(self.name, begin, X, y)
+
+    def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
+        return self._from(0, columns)
+
+
+class NPZ(Format):
+    """The rows of an NPZ archive: X (or its only two-dimensional array), and y for the targets.
+
+    Compressed or not; a scipy sparse matrix is read whole.
+    """
+
+    format = "npz"
+    endings = (".npz",)
+    marks = (b"PK\x03\x04",)
+    takes_targets = True
+
+    def __init__(self, file: InputFile | StandardInput, targets: Targets) -> None:
+        super().__init__(file, targets)
+        self._sparse: Source | None = None
+        self._y: Cells | None = None
+        with readable(self.name, self.format), self._archive() as archive:
+            names = {entry[:-4] for entry in archive.namelist() if entry.endswith(".npy")}
+            if names >= _SPARSE:
+                self._sparse = ArraySource(_sparse_matrix(self.name), targets.y)
+                return
+            self._key, self._header = self._matrix(archive)
+            rows = self._header.shape[0]
+            if targets.name is not None:
+                self._y = targets_of(self._targets(archive, targets.name), rows)
+            elif targets.y is not None:
+                self._y = targets_of(targets.y, rows)
+
+    @contextmanager
+    def _archive(self) -> Iterator[zipfile.ZipFile]:
+        with self.file.opened() as file, zipfile.ZipFile(file) as archive:
+            yield archive
+
+    def _matrix(self, archive: zipfile.ZipFile) -> tuple[str, Header]:
+        """The name and header of the array that holds the features."""
+        headers = {}
+        for entry in archive.namelist():
+            if entry.endswith(".npy"):
+                with archive.open(entry) as file:
+                    headers[entry[:-4]] = _header(file, f"{self.name}:{entry}", (0, 1, 2))
+        matrices = [key for key, header in headers.items() if len(header.shape) == 2]
+        if "X" not in headers and len(matrices) != 1:
+            raise checks.refuse(
+                self.name,
+                f"the arrays {', '.join(headers) or 'none'}",
+                "one called X, or only one of two dimensions",
+                "save it with numpy.savez(path, X=X, y=y)",
+            )
+        key = "X" if "X" in headers else matrices[0]
+        header = _checked(headers[key], f"{self.name}:{key}.npy")
+        if header.fortran and header.shape[1] > 1:
+            raise checks.refuse(
+                self.name,
+                f"the array {key!r} stored by columns",
+                "one stored by rows",
+                "save it as numpy.ascontiguousarray(X), or as an NPY file",
+            )
+        return key, header
+
+    def _targets(self, archive: zipfile.ZipFile, name: str) -> NDArray[np.generic]:
+        others = [e[:-4] for e in archive.namelist() if e.endswith(".npy") and e[:-4] != self._key]
+        if name not in others:
+            raise checks.refuse(
+                "target",
+                repr(name),
+                f"one of the arrays {', '.join(others)}" if others else f"beside {self._key!r}",
+                "name the array that holds the targets" if others else "save one with the targets",
+            )
+        with archive.open(f"{name}.npy") as file:
+            targets: NDArray[np.generic] = npy.read_array(file, allow_pickle=False)
+        return targets
+
+    def count(self) -> int | None:
+        return self._header.shape[0] if self._sparse is None else self._sparse.count()
+
+    def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
+        if self._sparse is not None:
+            yield from self._sparse.pieces(0, columns)
+            return
+        (rows, width), _, dtype = self._header
+        step = rows_per_piece(width)
+        with self._archive() as archive, archive.open(f"{self._key}.npy") as file:
+            _header(file, self.name)
+            for begin in range(0, rows, step):
+                X = _numbers(file, min(step, rows - begin), width, dtype, self.name)
+                y = None if self._y is None else self._y[begin : begin + step]
+                yield MatrixPiece(self.name, begin, X, y)
+
+
+def _sparse_matrix(name: str) -> object:
+    from scipy.sparse import load_npz
+
+    return load_npz(name)
+
+
+def _header(file: IO[bytes], name: str, dimensions: tuple[int, ...] = (2,)) -> Header:
+    """Read an NPY header, leaving the file at the first number."""
+    version = npy.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise checks.refuse(
+            name, f"NPY version {version}", "(1, 0) or (2, 0)", "save it with numpy.save"
+        )
+    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    header = Header(*read(file))
+    return _checked(header, name) if dimensions == (2,) else header
+
+
+def _checked(header: Header, name: str) -> Header:
+    """The header, if it is one of rows of real numbers."""
+    if len(header.shape) != 2 or min(header.shape) < 0:
+        raise checks.refuse(
+            name,
+            f"an array of shape {header.shape}",
+            "two dimensions",
+            "reshape it to (rows, columns)",
+        )
+    if header.dtype.kind not in "fiub":
+        raise checks.refuse(
+            name, f"dtype {header.dtype}", "real numbers", "convert it with array.astype(float)"
+        )
+    return header
+
+
+def _numbers(
+    file: IO[bytes], rows: int, columns: int, dtype: np.dtype[np.float64], name: str
+) -> NDArray[np.float64]:
+    size = rows * columns * dtype.itemsize
+    content = file.read(size)
+    if len(content) < size:
+        raise checks.refuse(name, "a file that is cut short", "all its rows", "write it again")
+    return np.frombuffer(content, dtype=dtype).reshape(rows, columns)
