@@ -147,7 +147,9 @@ class NPZ(Format):
             raise checks.refuse(
                 "target",
                 repr(name),
-                f"one of the arrays {', '.join(others)}" if others else f"beside {self._key!r}",
+                f"one of the arrays {', '.join(others)}"
+                if others
+                else f"an array beside {self._key!r}",
                 "name the array that holds the targets" if others else "save one with the targets",
             )
         with archive.open(f"{name}.npy") as file:
