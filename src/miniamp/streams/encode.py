@@ -211,7 +211,7 @@ def with_vocabulary(schema: Schema, first: Block) -> Schema:
                     f"column {column.name!r}",
                     f"{len(words)} different texts in the first batch",
                     f"at most {MOST_CATEGORIES} categories",
-                    "leave the column out with {columns=[...]}, or name its categories in the schema",
+                    "leave the column out with {columns=[...]}, or give its categories by schema",
                 )
             found[column.name] = words
     return schema.with_categories(found)
@@ -246,7 +246,7 @@ def features(block: Block, schema: Schema, unknown: str, locator: RowLocator) ->
                     f"{locator.of(int(block.numbers[i]))}, column {column.name!r}",
                     f"the category {cell!r}",
                     f"one of {', '.join(map(repr, words[:5]))}{more}",
-                    "name all categories in the schema, or read unknown ones as none: {unknown=ignore}",
+                    "give all categories by schema, or read unknown ones as none: {unknown=ignore}",
                 )
         at += len(index)
     return X
