@@ -1,32 +1,31 @@
-"""What a cluster costs: an iteration against one process, and streams that workers absorb apart.
+"""Dask: an iteration on a cluster against one process, and parallel absorb against one stream.
 
-    python benchmarks/cluster.py [--only iterations | apart] [--out benchmarks/results]
+    python -m benchmarks.cluster [--only iterations | parallel] [--out benchmarks/results]
 
 distributed.csv: one iteration (sweep, prior and convergence test) on 2 workers x (2000 x 5000)
-float64, one thread a worker, against one process with two threads on the same rows, and against the
-same iteration written with dask.array on the same workers. Least time of many, in turns.
+float64, one thread per worker, against one process with two threads on the same rows, and against
+the same iteration written with dask.array on the same workers. Least time of many, in turns.
 
-apart.csv: `streams.absorb_apart` against one stream over the same 16 batches of 300 rows, N = 1000,
-the signal of a row of power 1 (Gaussian coefficients) or 0.2 (sparse ones): the ratio of the final
-errors, by the mean of its logarithm over three seeds.
+parallel.csv: `streams.parallel_absorb` against one stream over the same 16 batches of 300 rows,
+N = 1000, the signal of a row of power 1 (Gaussian coefficients) or 0.2 (sparse ones): the ratio of
+the final errors, by the mean of its logarithm over three seeds.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import functools
-import time
 import warnings
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.timing import best, write_csv
 from miniamp import Posterior, channels, designs, evidence, priors, stream
 from miniamp.designs import threads
 from miniamp.errors import MiniampError
 from miniamp.posterior import Moments
-from miniamp.streams import absorb_apart
+from miniamp.streams import parallel_absorb
 
 WORKERS, ROWS, COLUMNS = 2, 2000, 5000
 PRIOR, CHANNEL = priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-4)
@@ -73,21 +72,6 @@ def dask_iteration(client, averaged):
     return run
 
 
-def best(works, repeats, turns):
-    """Least seconds of each work, in turns, after one call to warm up."""
-    for work in works:
-        work()
-    least = [np.inf] * len(works)
-    for _ in range(turns):
-        for k, work in enumerate(works):
-            time.sleep(0.02)
-            for _ in range(repeats):
-                begin = time.perf_counter()
-                work()
-                least[k] = min(least[k], time.perf_counter() - begin)
-    return least
-
-
 def iterations(out):
     from distributed import Client, LocalCluster
 
@@ -105,14 +89,14 @@ def iterations(out):
         far = designs.Distributed([functools.partial(block, k) for k in range(WORKERS)], client)
         for name, averaged in (("GAMP, vector variances", False), ("AMP, scalar variances", True)):
             here, there = (d.averaged() if averaged else d for d in (designs.as_design(Phi), far))
-            one, ours = best([iteration(here, y), iteration(there, y)], repeats=3, turns=120)
-            (theirs,) = best([dask_iteration(client, averaged)], repeats=5, turns=3)
+            one, ours = best(iteration(here, y), iteration(there, y), repeats=3, turns=120)
+            (theirs,) = best(dask_iteration(client, averaged), repeats=5, turns=3)
             table.append(
                 {
                     "iteration": name,
                     "workers": WORKERS,
-                    "threads a worker": 1,
-                    "rows x columns a worker": f"{ROWS} x {COLUMNS}",
+                    "threads per worker": 1,
+                    "rows x columns per worker": f"{ROWS} x {COLUMNS}",
                     "threads of one process": cores,
                     "one process, ms": 1e3 * one,
                     "Distributed, ms": 1e3 * ours,
@@ -122,7 +106,7 @@ def iterations(out):
                 }
             )
             print(table[-1], flush=True)
-    write(out / "distributed.csv", table)
+    write_csv(out / "distributed.csv", table)
 
 
 def batch(size, rows, prior, noise, seed, k):
@@ -133,7 +117,7 @@ def batch(size, rows, prior, noise, seed, k):
     return Phi, Phi @ truth + np.sqrt(noise) * rng.standard_normal(rows)
 
 
-def apart(out, size=1000, rows=300, batches=16, seeds=3):
+def parallel(out, size=1000, rows=300, batches=16, seeds=3):
     from distributed import Client, LocalCluster
 
     table = []
@@ -160,7 +144,7 @@ def apart(out, size=1000, rows=300, batches=16, seeds=3):
                             "prior": repr(prior),
                             "noise variance": noise,
                             "at once": width,
-                            "a batch begins from": "the latest sum" if latest else "its own stream",
+                            "a batch starts from": "the latest sum" if latest else "its own stream",
                             "error / one stream": float(np.exp(np.mean(np.log(kept)))),
                             "least": float(kept.min()),
                             "most": float(kept.max()),
@@ -168,11 +152,11 @@ def apart(out, size=1000, rows=300, batches=16, seeds=3):
                         }
                     )
                     print(table[-1], flush=True)
-    write(out / "apart.csv", table)
+    write_csv(out / "parallel.csv", table)
 
 
 def ratios(client, prior, noise, size, seed, sources):
-    """Errors of batches absorbed apart over that of one stream, by how many and how."""
+    """Errors of parallel absorb over that of one stream, by how many and how."""
     truth, channel = prior.sample(np.random.default_rng(seed), size), channels.Gaussian(var=noise)
     start = Posterior(prior, size)
     *_, (alone, _) = stream(start, (evidence.Batch(*load(), channel) for load in sources))
@@ -182,7 +166,7 @@ def ratios(client, prior, noise, size, seed, sources):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 try:
-                    belief, _ = absorb_apart(
+                    belief, _ = parallel_absorb(
                         start, sources, channel, client, at_once=width, latest=latest
                     )
                 except MiniampError:
@@ -193,25 +177,15 @@ def ratios(client, prior, noise, size, seed, sources):
     return found
 
 
-def write(path, table):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(table[0]))
-        writer.writeheader()
-        writer.writerows(
-            {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()} for row in table
-        )
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=["iterations", "apart"], default=None)
+    parser.add_argument("--only", choices=["iterations", "parallel"], default=None)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     given = parser.parse_args()
-    if given.only != "apart":
+    if given.only != "parallel":
         iterations(given.out)
     if given.only != "iterations":
-        apart(given.out)
+        parallel(given.out)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Every solver on every design: errors, calibration, and whether anything ever diverges.
 
-    python benchmarks/designs.py [--seeds 5] [--size 300] [--out benchmarks/results]
+    python -m benchmarks.designs [--seeds 5] [--size 300] [--out benchmarks/results]
 
 Two tables, printed and written as CSV.
 
@@ -17,13 +17,13 @@ raised or ended in a number that is not finite.
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 import warnings
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.timing import write_csv
 from miniamp import Posterior, Stop, absorb, channels, evidence, priors
 from miniamp.datasets import ensembles, glm_stream
 from miniamp.errors import MiniampError
@@ -144,7 +144,7 @@ def accuracy(N, seeds, out):
             table.append({"design": name, "solver": solver, **means})
             shown = "  ".join(f"{f} {means[f]:9.4g}" for f in fields)
             print(f"{name:16s} {solver:20s} {shown}", flush=True)
-    write(out / "designs.csv", table)
+    write_csv(out / "designs.csv", table)
 
 
 def soundness(N, seeds, out):
@@ -188,17 +188,7 @@ def soundness(N, seeds, out):
             f"{max(r['worst'] for r in mine):.3g}",
             flush=True,
         )
-    write(out / "soundness.csv", table)
-
-
-def write(path, table):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(table[0]))
-        writer.writeheader()
-        writer.writerows(
-            {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()} for row in table
-        )
+    write_csv(out / "soundness.csv", table)
 
 
 def main():

@@ -1,6 +1,6 @@
 """Resident memory while a large file is streamed.
 
-    python benchmarks/streams_memory.py [gigabytes] [--out FOLDER]
+    python -m benchmarks.streams_memory [gigabytes] [--out FOLDER]
 
 Writes Parquet files with one huge row group, with many, and with dictionaries as pandas writes
 them, and a CSV file, each of the size asked for (2 GB by default) and 101 columns, into a temporary
@@ -12,7 +12,6 @@ The limit of the project is 300 MB. With --out the table is written to streams_m
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import subprocess
 import sys
@@ -20,6 +19,8 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+
+from benchmarks.timing import write_csv
 
 LIMIT_MB = 300.0
 COLUMNS = 101
@@ -62,7 +63,7 @@ def write_parquet(path: Path, size: float, rows_a_group: int, *, dictionary: boo
             writer.write_table(pa.table(columns, names=names), row_group_size=rows_a_group)
 
 
-def write_csv(path: Path, size: float) -> None:
+def write_text(path: Path, size: float) -> None:
     """Random numbers with all their digits; the same thousand lines again and again."""
     names = [*(f"x{j}" for j in range(COLUMNS - 1)), "y"]
     rng = np.random.default_rng(0)
@@ -105,7 +106,7 @@ def main() -> int:
             if rows_a_group:
                 write_parquet(path, size, rows_a_group, dictionary="dictionaries" in name)
             else:
-                write_csv(path, size)
+                write_text(path, size)
             figures = measured(path)
             gigabytes = path.stat().st_size / 1e9
             row = {
@@ -122,10 +123,7 @@ def main() -> int:
             table.append(row)
             path.unlink()
     if given.out is not None:
-        with (given.out / "streams_memory.csv").open("w", newline="") as file:
-            writer = csv.DictWriter(file, fieldnames=list(table[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(table)
+        write_csv(given.out / "streams_memory.csv", table)
     return int(max(float(row["MB above imports"]) for row in table) > LIMIT_MB)
 
 

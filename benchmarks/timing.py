@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 #: OpenBLAS keeps its threads spinning for a while after a product; a rest lets them go to sleep.
 REST = 0.05
@@ -79,3 +81,14 @@ def faster(case: str, ours: float, theirs: float, least: float | None) -> Row:
 def below(case: str, ours: float, limit: float, unit: str) -> Row:
     """Ours must be at most `limit`."""
     return Row(case, ours, limit, unit, ours / limit, f"<= {limit:g} {unit}", ours <= limit)
+
+
+def write_csv(path: Path, table: Sequence[Mapping[str, object]]) -> None:
+    """A table as CSV, numbers in four digits."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(table[0]), lineterminator="\n")
+        writer.writeheader()
+        for row in table:
+            shown = {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()}
+            writer.writerow(shown)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from miniamp import Posterior, Stop, absorb, channels, designs, evidence, priors
-from miniamp.designs.distributed import LostWorkersError
+from miniamp.designs.distributed import LostSchedulerError, LostWorkersError
 from miniamp.errors import InvalidInputError
 
 distributed = pytest.importorskip("distributed", reason="needs miniamp[distributed]")
@@ -233,3 +236,42 @@ def test_a_cluster_without_workers_is_named(problem, monkeypatch) -> None:
         far, _ = absorb(start, rows)
     near, _ = absorb(start, evidence.Batch(problem.Phi, problem.y, CHANNEL))
     np.testing.assert_allclose(far.mean, near.mean, rtol=0.0, atol=1e-10)
+
+
+def refine_often(rows, start, step) -> None:
+    """Workers continue until the client has noticed that the scheduler is gone."""
+    for _ in range(50):
+        step = rows.refine(start, step.estimate, step.memory)
+        time.sleep(0.1)
+
+
+def test_a_dead_scheduler_is_named(problem, tmp_path, monkeypatch) -> None:
+    """Scheduler and worker as processes of their own; the scheduler is killed between sweeps."""
+    monkeypatch.setattr("miniamp.designs.worker_pool.REVIVAL", 1.0)
+    address = tmp_path / "scheduler.json"
+    run = [sys.executable, "-m", "dask"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    ports = ["--port", "0", "--dashboard-address", ":0", "--no-dashboard"]
+    processes = [
+        subprocess.Popen([*run, "scheduler", *ports, "--scheduler-file", str(address)], **quiet),
+        subprocess.Popen(
+            [*run, "worker", "--scheduler-file", str(address), "--no-nanny", "--no-dashboard",
+             "--nthreads", "1", "--death-timeout", "20"],
+            **quiet,
+        ),
+    ]  # fmt: skip
+    try:
+        with distributed.Client(scheduler_file=str(address), timeout=30) as client:
+            design = designs.Distributed(problem.sources, client)
+            start = Posterior(PRIOR, problem.N)
+            rows = evidence.Batch(design, problem.y, CHANNEL)
+            step = rows.refine(start, *rows.start(start))
+            processes[0].kill()
+            processes[0].wait()
+            with pytest.raises(LostSchedulerError, match="the belief is unchanged"):
+                refine_often(rows, start, step)
+            assert not start.tilt.B.any()
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
