@@ -1,4 +1,4 @@
-"""Names for the array types that every file of the package uses."""
+"""Names for the types of arrays that every file of the package uses."""
 
 from __future__ import annotations
 
@@ -13,5 +13,8 @@ Array: TypeAlias = NDArray[np.float64]
 #: What a formula takes elementwise: an array, or a plain number that broadcasts.
 ArrayOrFloat: TypeAlias = NDArray[np.float64] | float
 
-#: What a user may hand in: anything NumPy can turn into an array.
+#: What a user passes, before it is checked: anything, such as what NumPy can make an array of.
 Given: TypeAlias = object
+
+#: The shape of a sample: a number, a shape, or None for what the arguments broadcast to.
+Size: TypeAlias = int | tuple[int, ...] | None

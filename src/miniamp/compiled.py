@@ -3,19 +3,29 @@
 Kernels are functions at module level. A prior's or channel's formula reaches
 them as the address of its code: one compiled sweep serves every channel, a formula that changes is
 compiled anew without the sweeps that use it, and all of it stays in Numba's cache on disk. Numba's
-own function type would do the same, but looking at it takes 15 us a call, a number 0.1 us.
+own function type would do the same, but looking at it takes 15 us per call, a number 0.1 us.
+
+The functions of the last part do what Numba has no words for: call a formula by its address, look
+at bits. Numba passes each its own view of the call (`typing`) first, and asks for the types it
+takes and for the code to be put in its place.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Protocol, TypeAlias, TypeVar, cast
 
+from llvmlite import ir
 from numba import cfunc, njit, types
 from numba.core import event
+from numba.core.errors import TypingError
+from numba.core.typing.templates import Signature
+from numba.extending import intrinsic
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+from miniamp.arrays import Array
+
+Function = TypeVar("Function", bound=Callable[..., object])
 
 
 _given = types.Array(types.float64, 1, "C", readonly=True)
@@ -69,17 +79,27 @@ def inlined(function: Function) -> Function:
     return _cached(njit, fastmath={"contract"})(function)
 
 
-def _cached(compiler: Any, *arguments: Any, **options: Any) -> Callable[[Function], Function]:
+def _cached(
+    compiler: Callable[..., object], *arguments: object, **options: object
+) -> Callable[[Function], Function]:
     settings = {"error_model": "numpy", **options}
 
     def decorate(function: Function) -> Function:
+        make = cast(Callable[..., Callable[[Function], Function]], compiler)
         try:
-            made: Function = compiler(*arguments, cache=True, **settings)(function)
+            return make(*arguments, cache=True, **settings)(function)
         except RuntimeError:  # nowhere to write a cache: compile in every process instead
-            made = compiler(*arguments, **settings)(function)
-        return made
+            return make(*arguments, **settings)(function)
 
     return decorate
+
+
+class _Context(Protocol):
+    """What is used of Numba's own view of the target."""
+
+    def get_value_type(self, kind: types.Type) -> ir.Type: ...
+
+    def get_dummy_value(self) -> ir.Value: ...
 
 
 class _Announce(event.Listener):
@@ -87,14 +107,87 @@ class _Announce(event.Listener):
 
     said = False
 
-    def on_start(self, event: Any) -> None:
+    def on_start(self, event: event.Event) -> None:
         name = getattr(event.data.get("dispatcher"), "__module__", "")
         if not _Announce.said and str(name).startswith("miniamp"):
             _Announce.said = True
             sys.stderr.write("miniamp: compiling, once on this machine ...\n")
 
-    def on_end(self, event: Any) -> None:
+    def on_end(self, event: event.Event) -> None:
         """Nothing to say: the work goes on."""
 
 
 event.register("numba:compile", _Announce())  # type: ignore[no-untyped-call]  # Numba has no types
+
+
+#: What Numba asks of an instruction: the types it takes, and how its code is made.
+_Code: TypeAlias = tuple[Signature, Callable[..., ir.Value]]
+
+
+def _call(_typing: object, _address: object, *arrays: types.Type) -> _Code:
+    for one in arrays:
+        if not (isinstance(one, types.Array) and one.layout == "C" and one.dtype == types.float64):
+            raise TypingError(f"a formula takes contiguous arrays of float64, got {one}")
+
+    def generate(
+        context: _Context, builder: ir.IRBuilder, signature: Signature, given: list[ir.Value]
+    ) -> ir.Value:
+        kinds = [context.get_value_type(kind) for kind in signature.args[1:]]
+        code = ir.FunctionType(ir.VoidType(), kinds).as_pointer()
+        builder.call(builder.inttoptr(given[0], code), given[1:])
+        return context.get_dummy_value()
+
+    return types.void(types.intp, *arrays), generate
+
+
+def _fill_moments(
+    typing: object,
+    address: object,
+    A: types.Type,
+    B: types.Type,
+    parameters: types.Type,
+    mean: types.Type,
+    var: types.Type,
+) -> _Code:
+    return _call(typing, address, A, B, parameters, mean, var)
+
+
+def _fill_output(
+    typing: object,
+    address: object,
+    y: types.Type,
+    omega: types.Type,
+    V: types.Type,
+    parameters: types.Type,
+    g: types.Type,
+    curvature: types.Type,
+) -> _Code:
+    return _call(typing, address, y, omega, V, parameters, g, curvature)
+
+
+def _bits_of(_typing: object, _number: types.Type) -> _Code:
+    return types.int64(types.float64), _reinterpret
+
+
+def _float_of(_typing: object, _bits: types.Type) -> _Code:
+    return types.float64(types.int64), _reinterpret
+
+
+def _reinterpret(
+    context: _Context, builder: ir.IRBuilder, signature: Signature, given: list[ir.Value]
+) -> ir.Value:
+    return builder.bitcast(given[0], context.get_value_type(signature.return_type))
+
+
+#: Call the prior's `moments_kernel` that is at `Kernel.address`, the first argument.
+fill_moments = cast(
+    Callable[[int, Array, Array, Array, Array, Array], None], intrinsic(_fill_moments)
+)
+#: Call the channel's `output_kernel` that is at `Kernel.address`, the first argument.
+fill_output = cast(
+    Callable[[int, Array, Array, Array, Array, Array, Array], None], intrinsic(_fill_output)
+)
+#: The 64 bits of a float64, as an integer.
+bits_of = cast(Callable[[float], int], intrinsic(_bits_of))
+#: The float64 that these 64 bits are.
+float_of = cast(Callable[[int], float], intrinsic(_float_of))

@@ -24,7 +24,7 @@ class Kernel(NamedTuple):
 
     @property
     def address(self) -> int:
-        """Where the compiled code is, as sweeps take it (`miniamp.instructions`)."""
+        """Where the compiled code is, as sweeps take it (`miniamp.compiled`)."""
         return int(self.function.address)
 
 

@@ -8,9 +8,10 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
+from numpy.random import Generator
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat
+from miniamp.arrays import Array, ArrayOrFloat, Size
 from miniamp.errors import InvalidTypeError
 from miniamp.kernel import Kernel
 from miniamp.parametric import Places
@@ -47,11 +48,7 @@ class Prior(Protocol):
         """First and second derivative of log_partition in B: mean and variance, elementwise."""
 
     def sample(
-        self,
-        rng: np.random.Generator,
-        size: int | tuple[int, ...] | None = None,
-        A: ArrayOrFloat = 0.0,
-        B: ArrayOrFloat = 0.0,
+        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
     ) -> Array:
         """Draws from the prior under the tilt (A, B); without one, from the prior itself."""
 
@@ -229,7 +226,7 @@ class Posterior:
         """
         return float(np.sum(self.prior.log_partition(self.total.A, self.total.B)))
 
-    def sample(self, rng: np.random.Generator, size: int | None = None) -> Array:
+    def sample(self, rng: Generator, size: int | None = None) -> Array:
         """Draws of the whole vector: (N,), or (size, N).
 
         Every coefficient is drawn from its own marginal, with remembered rows too.

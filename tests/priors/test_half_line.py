@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from miniamp.numerics.normal import half_line_moments, log_scaled_mass, sample_half_line
-from miniamp.priors.half_line_fit import fit_half_line
+from miniamp.priors.non_negative_gaussian import fit_half_line
 
 PLACES = [-1e8, -1e5, -300.0, -30.0, -5.0, -3.01, -3.0, -2.99, -1.0, 0.0, 1.0, 8.0, 40.0, 1e6]
 

@@ -14,7 +14,7 @@ class Logistic(Binary, Smooth):
     """y = +1 with probability 1/(1 + exp(-z)), else -1.
 
     It has no noise level of its own: the scale of z plays that part. Averages over z are compiled
-    (`channels.logistic_kernel`); `Smooth` has them in plain form.
+    (`channels.kernels`); `Smooth` has them in plain form.
 
     Examples
     --------
@@ -44,21 +44,21 @@ class Logistic(Binary, Smooth):
         return y * slope, curvature
 
     def kernel(self) -> Kernel:
-        from miniamp.channels import logistic_kernel  # only now: the compiler is slow to import
+        from miniamp.channels import kernels  # only now: the compiler is slow to import
 
-        return Kernel(logistic_kernel.logistic, packed(0.0))
+        return Kernel(kernels.logistic, packed(0.0))
 
     def _averages(
         self, y: ArrayOrFloat, omega: ArrayOrFloat, V: ArrayOrFloat
     ) -> tuple[Array, Array, Array]:
         """log E P(y | z), and two derivatives of it along y (the second negative), of one shape."""
-        from miniamp.channels import logistic_kernel
+        from miniamp.channels import kernels
 
         margin = np.multiply(y, omega, dtype=np.float64)
         shape = np.broadcast_shapes(margin.shape, np.shape(V))
         given = (np.broadcast_to(a, shape).ravel().astype(np.float64) for a in (margin, V))
         filled = np.empty((3, int(np.prod(shape))))
-        logistic_kernel.each(*(read_only(a) for a in given), *filled)
+        kernels.each(*(read_only(a) for a in given), *filled)
         log_mass, slope, curvature = filled.reshape(3, *shape)
         return log_mass, slope, curvature
 

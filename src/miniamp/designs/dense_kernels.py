@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from miniamp.arrays import Array
-from miniamp.compiled import compiled
-from miniamp.instructions import fill_moments, fill_output
+from miniamp.compiled import compiled, fill_moments, fill_output
 
 _GROUP = 4
 

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from miniamp.arrays import Array
-from miniamp.compiled import compiled_in_order
-from miniamp.instructions import fill_moments, fill_output
+from miniamp.compiled import compiled_in_order, fill_moments, fill_output
 
 #: Rows that go forth together before they come back. Many: what is looked up on the way forth and
 #: what is added to on the way back would fight for the second level of the cache, while the entries

@@ -33,7 +33,7 @@ from miniamp.evidence import FactorBatch, Factors
 from miniamp.evidence.factor_scores import Scores
 from miniamp.evidence.factor_start import kmeans_start, noise_start
 from miniamp.posterior import Posterior
-from miniamp.priors.rows import RowPrior
+from miniamp.priors import RowPrior
 
 #: The noise is never below this share of the data's mean square: samples that coincide with
 #: their centres would otherwise make every later sample infinitely unlikely.

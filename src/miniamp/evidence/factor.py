@@ -17,7 +17,7 @@ from miniamp.evidence.batch import CAREFUL_DAMPING, checked_channel
 from miniamp.evidence.factor_rows import features_of, scores_of
 from miniamp.evidence.factor_start import STARTS
 from miniamp.posterior import Posterior
-from miniamp.priors.rows import RowPrior
+from miniamp.priors import RowPrior
 from miniamp.tilt import Tilt
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from miniamp.arrays import Array
 from miniamp.evidence.factor_scores import Scores
-from miniamp.priors.rows import RowPrior
+from miniamp.priors import RowPrior
 
 #: Spread of the random fields of a "noise" start: small, since message passing amplifies it itself.
 NOISE = 0.1

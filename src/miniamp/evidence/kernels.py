@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from miniamp.arrays import Array
-from miniamp.compiled import compiled
-from miniamp.instructions import fill_moments
+from miniamp.compiled import compiled, fill_moments
 
 #: Coordinates at a time: all that belongs to them stays in the first level of the cache.
 _GROUP = 512

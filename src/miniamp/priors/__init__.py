@@ -11,14 +11,11 @@ from miniamp.priors.laplace import Laplace
 from miniamp.priors.non_negative_gaussian import NonNegativeGaussian
 from miniamp.priors.numerical import Numerical
 from miniamp.priors.rademacher import Rademacher
-from miniamp.priors.rows import (
-    GaussianRows,
-    MeanFieldRows,
-    NonNegativeRows,
-    OneHot,
-    RowPrior,
-    SparseRows,
-)
+from miniamp.priors.rows.base import RowPrior
+from miniamp.priors.rows.gaussian import GaussianRows
+from miniamp.priors.rows.mean_field import MeanFieldRows, NonNegativeRows
+from miniamp.priors.rows.one_hot import OneHot
+from miniamp.priors.rows.sparse import SparseRows
 from miniamp.priors.sparse_non_negative import SparseNonNegative
 from miniamp.priors.with_intercept import WithIntercept
 

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.random import Generator
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat
+from miniamp.arrays import Array, ArrayOrFloat, Size
 from miniamp.kernel import Kernel
 from miniamp.parametric import Parametric, Places
 from miniamp.tilt import Tilt
@@ -42,11 +43,7 @@ class BasePrior(Parametric, ABC):
 
     @abstractmethod
     def sample(
-        self,
-        rng: np.random.Generator,
-        size: int | tuple[int, ...] | None = None,
-        A: ArrayOrFloat = 0.0,
-        B: ArrayOrFloat = 0.0,
+        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
     ) -> Array:
         """Draws under the tilt (A, B), of shape `size`; without a tilt, from the prior itself."""
 
@@ -154,9 +151,7 @@ class ScalarPrior(BasePrior):
             **{n: np.reshape(v, np.shape(getattr(self, n))) for n, v in values.items() if n in free}
         )
 
-    def _shape_of(
-        self, size: int | tuple[int, ...] | None, A: ArrayOrFloat, B: ArrayOrFloat
-    ) -> tuple[int, ...]:
+    def _shape_of(self, size: Size, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[int, ...]:
         """The shape of a sample: what was asked for, or what the arguments broadcast to."""
         if size is None:
             return np.broadcast_shapes(self.shape, np.shape(A), np.shape(B))

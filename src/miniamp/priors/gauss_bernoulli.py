@@ -1,21 +1,98 @@
-"""The Gauss-Bernoulli prior: the paper's sparse coefficients."""
+"""The Gauss-Bernoulli prior: the paper's sparse coefficients, and what all such priors share."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.random import Generator
 from scipy.special import expit, logit
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.arrays import Array, ArrayOrFloat, Given, Size
 from miniamp.kernel import Kernel, packed
 from miniamp.priors.base import Components, ScalarPrior
 from miniamp.priors.gaussian import fit_gaussian, gaussian_log_partition, gaussian_moments
 
 
-class GaussBernoulli(ScalarPrior):
+class SpikeAndSlab(ScalarPrior):
+    """Zero with probability 1 - rho, else drawn from a density of `mean` and `var`, the slab."""
+
+    names = ("rho", "mean", "var")
+    widths: ClassVar[dict[str, int]] = {"var": 2}
+    centres = ("mean",)
+
+    def __init__(self, rho: Given = 0.1, mean: Given = 0.0, var: Given = 1.0) -> None:
+        self.rho = checks.parameter("rho", rho, above=0.0, most=1.0)
+        self.mean = checks.parameter("mean", mean)
+        self.var = checks.parameter("var", var, above=0.0)
+
+    @classmethod
+    def default(cls) -> Self:
+        return cls(rho=0.5)
+
+    @abstractmethod
+    def _slab_log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        """log of E exp(-A x^2/2 + B x) over the slab."""
+
+    @abstractmethod
+    def _slab_moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
+        """Mean and variance of the slab under the tilt."""
+
+    @abstractmethod
+    def _slab_sample(
+        self, rng: Generator, shape: tuple[int, ...], A: ArrayOrFloat, B: ArrayOrFloat
+    ) -> Array:
+        """Draws of the slab under the tilt."""
+
+    @abstractmethod
+    def _slab_fitted(
+        self, mean: Array, var: Array, weight: Array, free: frozenset[str]
+    ) -> tuple[Array, Array]:
+        """(mean, var) of the slab from the moments and the weight of each coefficient."""
+
+    def log_odds(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        """log of the odds that the coefficient is not zero; never overflows, unlike the odds."""
+        return np.asarray(logit(self.rho) + self._slab_log_partition(A, B))
+
+    def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        """Posterior probability that the coefficient is not zero."""
+        return np.asarray(expit(self.log_odds(A, B)))
+
+    def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        slab = self._slab_log_partition(A, B)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.logaddexp(np.log1p(-self.rho), np.log(self.rho) + slab))
+
+    def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
+        log_odds = self.log_odds(A, B)
+        # expit of both signs: 1 - expit(l) would lose the small probability to rounding.
+        included, excluded = expit(log_odds), expit(-log_odds)
+        mean, var = self._slab_moments(A, B)
+        return np.asarray(included * mean), np.asarray(
+            included * (var + excluded * np.square(mean))
+        )
+
+    def sample(
+        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
+    ) -> Array:
+        shape = self._shape_of(size, A, B)
+        included = rng.random(shape) < self.inclusion_probability(A, B)
+        return np.asarray(np.where(included, self._slab_sample(rng, shape, A, B), 0.0))
+
+    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
+        """The prior after one EM step: mean inclusion, and the slab refitted where included."""
+        free = self._free(fixed)
+        included = self.inclusion_probability(A, B)
+        mean, var = self._slab_fitted(*self._slab_moments(A, B), included, free)
+        # rho = 0 could never grow again.
+        rho = np.maximum(np.mean(included), np.finfo(np.float64).tiny)
+        return self._learned(free, rho=rho, mean=mean, var=var)
+
+
+class GaussBernoulli(SpikeAndSlab):
     """Zero with probability 1 - rho, else N(mean, var): the spike and slab of sparse regression.
 
     Parameters
@@ -32,70 +109,31 @@ class GaussBernoulli(ScalarPrior):
     [0.011, 0.074, 1.0]
     """
 
-    names = ("rho", "mean", "var")
     name = "sparse"
-    widths: ClassVar[dict[str, int]] = {"var": 2}
-    centres = ("mean",)
-
-    def __init__(self, rho: Given = 0.1, mean: Given = 0.0, var: Given = 1.0) -> None:
-        self.rho = checks.parameter("rho", rho, above=0.0, most=1.0)
-        self.mean = checks.parameter("mean", mean)
-        self.var = checks.parameter("var", var, above=0.0)
-
-    @classmethod
-    def default(cls) -> Self:
-        return cls(rho=0.5)
-
-    def log_odds(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        """log of the odds that the coefficient is not zero; never overflows, unlike the odds."""
-        return np.asarray(logit(self.rho) + gaussian_log_partition(self.mean, self.var, A, B))
-
-    def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        """Posterior probability that the coefficient is not zero."""
-        return np.asarray(expit(self.log_odds(A, B)))
 
     def components(self) -> Components:
         weights = np.array([1.0 - float(self.rho), float(self.rho)])
         means, variances = np.array([0.0, float(self.mean)]), np.array([0.0, float(self.var)])
         return Components(weights, means, variances)
 
-    def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        slab = gaussian_log_partition(self.mean, self.var, A, B)
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.logaddexp(np.log1p(-self.rho), np.log(self.rho) + slab))
-
-    def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
-        log_odds = self.log_odds(A, B)
-        # expit of both signs: 1 - expit(l) would lose the small probability to rounding.
-        included, excluded = expit(log_odds), expit(-log_odds)
-        mean, var = gaussian_moments(self.mean, self.var, A, B)
-        return np.asarray(included * mean), np.asarray(
-            included * (var + excluded * np.square(mean))
-        )
-
     def kernel(self, size: int) -> Kernel:
         from miniamp.priors import kernels  # only now: the compiler is slow to import
 
         return Kernel(kernels.gauss_bernoulli, packed(logit(self.rho), self.mean, self.var))
 
-    def sample(
-        self,
-        rng: np.random.Generator,
-        size: int | tuple[int, ...] | None = None,
-        A: ArrayOrFloat = 0.0,
-        B: ArrayOrFloat = 0.0,
-    ) -> Array:
-        shape = self._shape_of(size, A, B)
-        mean, var = gaussian_moments(self.mean, self.var, A, B)
-        included = rng.random(shape) < self.inclusion_probability(A, B)
-        return np.asarray(np.where(included, mean + np.sqrt(var) * rng.normal(size=shape), 0.0))
+    def _slab_log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        return gaussian_log_partition(self.mean, self.var, A, B)
 
-    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
-        """The prior after one EM step: mean inclusion, and the slab refitted where included."""
-        free = self._free(fixed)
-        included = self.inclusion_probability(A, B)
-        slab = gaussian_moments(self.mean, self.var, A, B)
-        mean, var = fit_gaussian(self.mean, self.var, *slab, included, "mean" in free)
-        # rho = 0 could never grow again.
-        rho = np.maximum(np.mean(included), np.finfo(np.float64).tiny)
-        return self._learned(free, rho=rho, mean=mean, var=var)
+    def _slab_moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
+        return gaussian_moments(self.mean, self.var, A, B)
+
+    def _slab_sample(
+        self, rng: Generator, shape: tuple[int, ...], A: ArrayOrFloat, B: ArrayOrFloat
+    ) -> Array:
+        mean, var = self._slab_moments(A, B)
+        return np.asarray(mean + np.sqrt(var) * rng.normal(size=shape))
+
+    def _slab_fitted(
+        self, mean: Array, var: Array, weight: Array, free: frozenset[str]
+    ) -> tuple[Array, Array]:
+        return fit_gaussian(self.mean, self.var, mean, var, weight, "mean" in free)

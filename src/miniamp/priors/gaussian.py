@@ -6,9 +6,10 @@ from collections.abc import Collection
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.random import Generator
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.arrays import Array, ArrayOrFloat, Given, Size
 from miniamp.kernel import Kernel, packed
 from miniamp.priors.base import Components, ScalarPrior
 
@@ -53,11 +54,7 @@ class Gaussian(ScalarPrior):
         return Kernel(kernels.gaussian, packed(self.mean, self.var))
 
     def sample(
-        self,
-        rng: np.random.Generator,
-        size: int | tuple[int, ...] | None = None,
-        A: ArrayOrFloat = 0.0,
-        B: ArrayOrFloat = 0.0,
+        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
     ) -> Array:
         mean, var = self.moments(A, B)
         return np.asarray(mean + np.sqrt(var) * rng.normal(size=self._shape_of(size, A, B)))

@@ -6,9 +6,10 @@ from collections.abc import Collection
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.random import Generator
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.arrays import Array, ArrayOrFloat, Given, Size
 from miniamp.numerics.sums import choose, leading, log_weights, shares, spread
 from miniamp.priors.base import Components, ScalarPrior
 from miniamp.priors.gaussian import gaussian_log_partition, gaussian_moments
@@ -70,11 +71,7 @@ class GaussianMixture(ScalarPrior):
         return np.asarray(np.sum(self.probabilities(A, B), axis=-1, where=~zero))
 
     def sample(
-        self,
-        rng: np.random.Generator,
-        size: int | tuple[int, ...] | None = None,
-        A: ArrayOrFloat = 0.0,
-        B: ArrayOrFloat = 0.0,
+        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
     ) -> Array:
         shape = self._shape_of(size, A, B)
         share, means, variances = self._parts(A, B)

@@ -11,8 +11,7 @@ import math
 import numpy as np
 
 from miniamp.arrays import Array
-from miniamp.compiled import inlined, moments_kernel
-from miniamp.instructions import bits_of, fill_moments, float_of
+from miniamp.compiled import bits_of, fill_moments, float_of, inlined, moments_kernel
 
 #: Added to a number and taken off again, it leaves the nearest integer, whose bits are its last.
 _ROUNDING = 1.5 * 2.0**52

@@ -6,10 +6,11 @@ from collections.abc import Collection
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.random import Generator
 from scipy.special import expit
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.arrays import Array, ArrayOrFloat, Given, Size
 from miniamp.numerics.normal import half_line_moments, log_scaled_mass, sample_half_line
 from miniamp.priors.base import ScalarPrior
 
@@ -58,11 +59,7 @@ class Laplace(ScalarPrior):
         return mean, np.where(np.isinf(mean), np.inf, var)
 
     def sample(
-        self,
-        rng: np.random.Generator,
-        size: int | tuple[int, ...] | None = None,
-        A: ArrayOrFloat = 0.0,
-        B: ArrayOrFloat = 0.0,
+        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
     ) -> Array:
         shape = self._shape_of(size, A, B)
         right, left = self._sides(A, B)

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.arrays import Array, ArrayOrFloat, Given, Size
 from miniamp.errors import InvalidTypeError
 from miniamp.numerics.landscape import Flags, Tilted, survey
 from miniamp.numerics.panels import Panels
@@ -100,11 +101,7 @@ class Numerical(ScalarPrior):
         return mean.reshape(A.shape), var.reshape(A.shape)
 
     def sample(
-        self,
-        rng: np.random.Generator,
-        size: int | tuple[int, ...] | None = None,
-        A: ArrayOrFloat = 0.0,
-        B: ArrayOrFloat = 0.0,
+        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
     ) -> Array:
         shape = self._shape_of(size, A, B)
         A, B = np.broadcast_arrays(np.asarray(A, dtype=np.float64), B)

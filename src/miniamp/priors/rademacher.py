@@ -6,10 +6,11 @@ from collections.abc import Collection
 from typing import Self
 
 import numpy as np
+from numpy.random import Generator
 from scipy.special import expit, logit
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.arrays import Array, ArrayOrFloat, Given, Size
 from miniamp.kernel import Kernel, packed
 from miniamp.priors.base import Components, ScalarPrior
 
@@ -55,11 +56,7 @@ class Rademacher(ScalarPrior):
         return Kernel(kernels.rademacher, packed(logit(self.p)))
 
     def sample(
-        self,
-        rng: np.random.Generator,
-        size: int | tuple[int, ...] | None = None,
-        A: ArrayOrFloat = 0.0,
-        B: ArrayOrFloat = 0.0,
+        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
     ) -> Array:
         plus = expit(logit(self.p) + 2.0 * np.asarray(B))
         return np.asarray(np.where(rng.random(self._shape_of(size, A, B)) < plus, 1.0, -1.0))

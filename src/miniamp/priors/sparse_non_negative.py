@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import ClassVar, Self
-
 import numpy as np
-from scipy.special import expit, logit
+from numpy.random import Generator
 
-from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.priors.base import ScalarPrior
-from miniamp.priors.half_line_fit import fit_half_line
-from miniamp.priors.non_negative_gaussian import cut_log_partition, cut_moments, cut_sample
+from miniamp.arrays import Array, ArrayOrFloat
+from miniamp.priors.gauss_bernoulli import SpikeAndSlab
+from miniamp.priors.non_negative_gaussian import (
+    cut_log_partition,
+    cut_moments,
+    cut_sample,
+    fit_half_line,
+)
 
 
-class SparseNonNegative(ScalarPrior):
+class SparseNonNegative(SpikeAndSlab):
     """Zero with probability 1 - rho, else N(mean, var) cut to x >= 0.
 
     Parameters
@@ -32,62 +32,20 @@ class SparseNonNegative(ScalarPrior):
     [0.002, 0.011, 1.0]
     """
 
-    names = ("rho", "mean", "var")
     name = "sparse-nonnegative"
-    widths: ClassVar[dict[str, int]] = {"var": 2}
-    centres = ("mean",)
 
-    def __init__(self, rho: Given = 0.1, mean: Given = 0.0, var: Given = 1.0) -> None:
-        self.rho = checks.parameter("rho", rho, above=0.0, most=1.0)
-        self.mean = checks.parameter("mean", mean)
-        self.var = checks.parameter("var", var, above=0.0)
+    def _slab_log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        return cut_log_partition(self.mean, self.var, A, B)
 
-    @classmethod
-    def default(cls) -> Self:
-        return cls(rho=0.5)
+    def _slab_moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
+        return cut_moments(self.mean, self.var, A, B)
 
-    def log_odds(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        """log of the odds that the coefficient is not zero; never overflows, unlike the odds."""
-        return np.asarray(logit(self.rho) + cut_log_partition(self.mean, self.var, A, B))
-
-    def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        """Posterior probability that the coefficient is not zero."""
-        return np.asarray(expit(self.log_odds(A, B)))
-
-    def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        slab = cut_log_partition(self.mean, self.var, A, B)
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.logaddexp(np.log1p(-self.rho), np.log(self.rho) + slab))
-
-    def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
-        log_odds = self.log_odds(A, B)
-        # expit of both signs: 1 - expit(l) would lose the small probability to rounding.
-        included, excluded = expit(log_odds), expit(-log_odds)
-        mean, var = cut_moments(self.mean, self.var, A, B)
-        return np.asarray(included * mean), np.asarray(
-            included * (var + excluded * np.square(mean))
-        )
-
-    def sample(
-        self,
-        rng: np.random.Generator,
-        size: int | tuple[int, ...] | None = None,
-        A: ArrayOrFloat = 0.0,
-        B: ArrayOrFloat = 0.0,
+    def _slab_sample(
+        self, rng: Generator, shape: tuple[int, ...], A: ArrayOrFloat, B: ArrayOrFloat
     ) -> Array:
-        shape = self._shape_of(size, A, B)
-        included = rng.random(shape) < self.inclusion_probability(A, B)
-        slab = cut_sample(rng, shape, self.mean, self.var, A, B)
-        return np.asarray(np.where(included, slab, 0.0))
+        return cut_sample(rng, shape, self.mean, self.var, A, B)
 
-    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
-        """The prior after one EM step: mean inclusion, and the slab refitted where included."""
-        free = self._free(fixed)
-        included = self.inclusion_probability(A, B)
-        first, var = cut_moments(self.mean, self.var, A, B)
-        mean, var = fit_half_line(
-            self.mean, self.var, first, var + np.square(first), included, free
-        )
-        # rho = 0 could never grow again.
-        rho = np.maximum(np.mean(included), np.finfo(np.float64).tiny)
-        return self._learned(free, rho=rho, mean=mean, var=var)
+    def _slab_fitted(
+        self, mean: Array, var: Array, weight: Array, free: frozenset[str]
+    ) -> tuple[Array, Array]:
+        return fit_half_line(self.mean, self.var, mean, var + np.square(mean), weight, free)

@@ -6,9 +6,10 @@ from collections.abc import Collection
 from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.random import Generator
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.arrays import Array, ArrayOrFloat, Given, Size
 from miniamp.kernel import Kernel, read_only
 from miniamp.parametric import Places
 from miniamp.priors.base import BasePrior, ScalarPrior
@@ -113,11 +114,7 @@ class WithIntercept(BasePrior):
         )
 
     def sample(
-        self,
-        rng: np.random.Generator,
-        size: int | tuple[int, ...] | None = None,
-        A: ArrayOrFloat = 0.0,
-        B: ArrayOrFloat = 0.0,
+        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
     ) -> Array:
         """Draws under the tilt (A, B), of shape `size`; the intercept is the last of each."""
         if size is None:

@@ -6,9 +6,10 @@ from abc import abstractmethod
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.arrays import Array, ArrayOrFloat, Given, Size
 from miniamp.parametric import Parametric
 from miniamp.priors.base import BasePrior
 from miniamp.tilt import Tilt
@@ -55,11 +56,7 @@ class RowPrior(BasePrior):
 
     @abstractmethod
     def sample(
-        self,
-        rng: np.random.Generator,
-        size: int | tuple[int, ...] | None = None,
-        A: ArrayOrFloat = 0.0,
-        B: ArrayOrFloat = 0.0,
+        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
     ) -> Array:
         """Draws under the tilt: (size, R), or of shape `size` with R last."""
 
@@ -117,9 +114,7 @@ class RowPrior(BasePrior):
         array = np.asarray(A, dtype=np.float64)
         return array if array.ndim == 2 else array * np.eye(self.dim)
 
-    def _rows(
-        self, size: int | tuple[int, ...] | None, B: ArrayOrFloat
-    ) -> tuple[Array, tuple[int, ...]]:
+    def _rows(self, size: Size, B: ArrayOrFloat) -> tuple[Array, tuple[int, ...]]:
         """B spread over the rows asked for, and their shape."""
         if size is None:
             shape = np.broadcast_shapes(np.shape(B), (self.dim,))

@@ -6,10 +6,11 @@ from collections.abc import Collection
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.random import Generator
 from scipy.special import ndtri
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.arrays import Array, ArrayOrFloat, Given, Size
 from miniamp.priors.rows.base import RowPrior, checked_covariance, checked_vector
 
 
@@ -57,11 +58,7 @@ class GaussianRows(RowPrior):
         return mean, (mean.size // self.dim) * cov
 
     def sample(
-        self,
-        rng: np.random.Generator,
-        size: int | tuple[int, ...] | None = None,
-        A: ArrayOrFloat = 0.0,
-        B: ArrayOrFloat = 0.0,
+        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
     ) -> Array:
         B, shape = self._rows(size, B)
         mean, cov = self.moments(A, B)

@@ -6,10 +6,11 @@ from collections.abc import Collection
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.random import Generator
 from scipy.special import logsumexp, softmax
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.arrays import Array, ArrayOrFloat, Given, Size
 from miniamp.priors.rows.base import RowPrior, root
 
 
@@ -62,11 +63,7 @@ class OneHot(RowPrior):
         return mean, np.diag(flat.sum(axis=0)) - flat.T @ flat
 
     def sample(
-        self,
-        rng: np.random.Generator,
-        size: int | tuple[int, ...] | None = None,
-        A: ArrayOrFloat = 0.0,
-        B: ArrayOrFloat = 0.0,
+        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
     ) -> Array:
         B, shape = self._rows(size, B)
         # The largest of log-odds plus Gumbel noise falls on k with its softmax probability.

@@ -6,10 +6,11 @@ from collections.abc import Collection
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.random import Generator
 from scipy.special import expit, ndtri
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.arrays import Array, ArrayOrFloat, Given, Size
 from miniamp.priors.rows.base import RowPrior, checked_covariance, checked_vector
 from miniamp.priors.rows.gaussian import tilted_gaussian
 
@@ -76,11 +77,7 @@ class SparseRows(RowPrior):
         return self._parts(A, B)[1]
 
     def sample(
-        self,
-        rng: np.random.Generator,
-        size: int | tuple[int, ...] | None = None,
-        A: ArrayOrFloat = 0.0,
-        B: ArrayOrFloat = 0.0,
+        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
     ) -> Array:
         B, shape = self._rows(size, B)
         _, active, mean, cov = self._parts(A, B)

@@ -9,7 +9,7 @@ import numpy as np
 from miniamp import checks
 from miniamp.absorb import Stop, stream
 from miniamp.arrays import Array, Given
-from miniamp.priors.rows import RowPrior
+from miniamp.priors import RowPrior
 from miniamp.theory.curves import Curve
 from miniamp.theory.limits import number_of_batches
 from miniamp.theory.lowrank.columns import (

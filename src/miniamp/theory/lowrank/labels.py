@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from miniamp.priors.rows import GaussianRows, OneHot
+from miniamp.priors import GaussianRows, OneHot
 from miniamp.theory.lowrank.matrix import MatrixLaw, Overlaps
 from miniamp.theory.lowrank.softmax import SoftmaxAverages, softmax_averages
 

@@ -11,7 +11,7 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from miniamp.arrays import Array
-from miniamp.priors.rows import RowPrior
+from miniamp.priors import RowPrior
 from miniamp.priors.rows.base import root
 
 #: Independent scramblings of the Sobol points: their spread is the stated standard error.

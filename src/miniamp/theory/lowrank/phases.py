@@ -10,7 +10,7 @@ from scipy.optimize import brentq, minimize_scalar
 from miniamp import checks
 from miniamp.absorb import absorb
 from miniamp.arrays import Given
-from miniamp.priors.rows import RowPrior
+from miniamp.priors import RowPrior
 from miniamp.theory.lowrank.columns import OptimalColumns
 from miniamp.theory.lowrank.curves import as_mixture, learning_curve, mmse_curve
 from miniamp.theory.lowrank.labels import LabelLaw, Mixture
