@@ -1,0 +1,296 @@
+"""One writer and many readers of a model that is kept on disk."""
+
+from __future__ import annotations
+
+import copy
+import os
+import queue
+import sys
+import threading
+import time
+import warnings
+from collections import OrderedDict
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from miniamp import checks
+from miniamp.app.log import Entry, Log
+from miniamp.errors import InvalidInputError, MiniampError
+from miniamp.estimators import load
+
+#: Ids of requests that are remembered: a batch that is sent again more than this many batches after
+#: its first attempt may be learned twice.
+REMEMBERED = 100_000
+#: The checkpoint is written, and the log cleared, when the log has grown to this many bytes. So
+#: much is learned again after a crash: a few seconds' work.
+LOG_BYTES = 16 * 2**20
+#: Batches that are written to disk by one `fsync`.
+GROUP = 32
+
+
+class BusyError(MiniampError):
+    """More batches are waiting than are allowed; try again later."""
+
+
+class ReusedError(InvalidInputError):
+    """The id of a request was used before, for other rows."""
+
+
+class Answer(NamedTuple):
+    """What a client is told about its batch."""
+
+    id: str
+    batch: int
+    rows: int
+    rows_seen: int
+    repeated: bool
+
+
+@dataclass
+class _Waiting:
+    request: str
+    digest: str
+    X: NDArray[np.float64]
+    y: NDArray[np.generic]
+    answer: Future[Answer] = field(default_factory=Future)
+
+
+class Learner:
+    """A model that one thread updates, batch by batch, and any thread reads.
+
+    A batch is learned on a copy of the model; the copy takes the model's place when the batch is
+    in the log on disk. So a reader sees whole batches only, and an acknowledged batch survives a
+    crash.
+
+    Parameters
+    ----------
+    path : path
+        The model file.
+    model : estimator, optional
+        What to begin with where there is no file.
+    stream : dict, optional
+        For a new model: "names" of its features and "classes" of its targets.
+    waiting : int
+        Batches that may wait; one more is refused with `BusyError`.
+
+    Attributes
+    ----------
+    model : estimator
+        The latest finished one; never changed, only replaced.
+    batches : int
+        Batches learned over the whole life of the model.
+    refused : int
+        Batches that were refused since the start.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        model: Any = None,
+        stream: dict[str, Any] | None = None,
+        *,
+        waiting: int = 64,
+    ) -> None:
+        self.path = path
+        self.stream = dict(stream or {})
+        self._lock = _Lock(path.with_name(f"{path.name}.lock"))
+        try:
+            self._open(model)
+        except BaseException:
+            self._lock.release()
+            raise
+        self.refused = 0
+        self._queue: queue.Queue[_Waiting | None] = queue.Queue(waiting)
+        self._stopping = False
+        self._thread = threading.Thread(target=self._work, name="learner", daemon=True)
+        self._thread.start()
+
+    def _open(self, model: Any) -> None:
+        if model is None or self.path.exists():
+            model = load(self.path)
+        self.stream |= getattr(model, "stream_", None) or {}
+        served = self.stream.pop("served", {"batches": 0, "requests": {}})
+        self.batches: int = served["batches"]
+        self._requests: OrderedDict[str, list[Any]] = OrderedDict(served["requests"])
+        self._log = Log(self.path.with_name(f"{self.path.name}.log"))
+        self.model = model
+        self._seen: int = getattr(model, "n_samples_seen_", 0)
+        for entry in self._log.entries():
+            # A crash between writing the checkpoint and clearing the log leaves both.
+            if entry.number > self.batches:
+                self.model = self._learned(self.model, entry.X, entry.y)
+                self._record(entry)
+        self._checkpoint()
+
+    @property
+    def alive(self) -> bool:
+        """Whether batches are still being learned."""
+        return self._thread.is_alive()
+
+    @property
+    def depth(self) -> int:
+        """Batches that wait."""
+        return self._queue.qsize()
+
+    @property
+    def log_bytes(self) -> int:
+        """Size of the log."""
+        return self._log.size
+
+    def submit(
+        self, request: str, digest: str, X: NDArray[np.float64], y: NDArray[np.generic]
+    ) -> Future[Answer]:
+        """Put a batch in line; the result comes when it is learned and on disk."""
+        waiting = _Waiting(request, digest, X, y)
+        if self._stopping:
+            raise BusyError("server", "a request to stop", "", "send the batch again, same id")
+        try:
+            self._queue.put_nowait(waiting)
+        except queue.Full:
+            raise BusyError(
+                "server", f"{self.depth} batches that wait", "fewer", "send it again a little later"
+            ) from None
+        return waiting.answer
+
+    def stop(self) -> None:
+        """Learn what waits, write the checkpoint and let go of the file."""
+        self._stopping = True
+        self._queue.put(None)
+        self._thread.join()
+        self._checkpoint()
+        self._log.close()
+        self._lock.release()
+
+    def _work(self) -> None:
+        while True:
+            group = [self._queue.get()]
+            while len(group) < GROUP and not self._queue.empty():
+                group.append(self._queue.get())
+            batches = [each for each in group if each is not None]
+            self._learn(batches)
+            if len(batches) < len(group):
+                return
+            if self._log.size > LOG_BYTES:
+                self._checkpoint()
+
+    def _learn(self, batches: list[_Waiting]) -> None:
+        """Learn some batches, write them to the log at once, then answer."""
+        model = self.model
+        accepted: dict[str, tuple[_Waiting, Entry]] = {}
+        repeated: list[_Waiting] = []
+        for each in batches:
+            before = self._digest(each.request, accepted)
+            if before == each.digest:
+                repeated.append(each)
+            elif before is not None:
+                each.answer.set_exception(_reused(each.request))
+            else:
+                try:
+                    model = self._learned(model, each.X, each.y)
+                except Exception as error:
+                    self.refused += 1
+                    each.answer.set_exception(error)
+                    continue
+                number = self.batches + len(accepted) + 1
+                entry = Entry(number, each.request, each.digest, each.X, each.y)
+                accepted[each.request] = each, entry
+        try:
+            self._log.append([entry for _, entry in accepted.values()])
+        except OSError as error:
+            full = BusyError("disk", error.strerror or "", "room for the log", "free some")
+            for each in [*repeated, *(waiting for waiting, _ in accepted.values())]:
+                each.answer.set_exception(full)
+            return
+        self.model = model
+        for _, entry in accepted.values():
+            self._record(entry)
+        for each, entry in accepted.values():
+            each.answer.set_result(self._answer(entry.request, repeated=False))
+        for each in repeated:
+            each.answer.set_result(self._answer(each.request, repeated=True))
+
+    def _digest(self, request: str, accepted: dict[str, tuple[_Waiting, Entry]]) -> str | None:
+        """The digest of the batch that this request brought before, if it did."""
+        if request in accepted:
+            return accepted[request][1].digest
+        digest = self._requests.get(request, [None])[0]
+        return None if digest is None else str(digest)
+
+    def _learned(self, model: Any, X: NDArray[np.float64], y: NDArray[np.generic]) -> Any:
+        """A new model that has learned the batch; the old one is as it was."""
+        new = copy.copy(model)
+        first = not hasattr(model, "n_features_in_")
+        more = {"classes": self.stream["classes"]} if first and "classes" in self.stream else {}
+        with warnings.catch_warnings():  # what they say is in `health_`
+            warnings.simplefilter("ignore")
+            new.partial_fit(X, y, **more)
+        if first and "names" in self.stream:
+            new.feature_names_in_ = np.array(self.stream["names"], dtype=object)
+        return new
+
+    def _record(self, entry: Entry) -> None:
+        self.batches = entry.number
+        seen = self._seen + len(entry.y)
+        self._requests[entry.request] = [entry.digest, entry.number, len(entry.y), seen]
+        self._seen = seen
+        while len(self._requests) > REMEMBERED:
+            self._requests.popitem(last=False)
+
+    def _answer(self, request: str, *, repeated: bool) -> Answer:
+        _, batch, rows, seen = self._requests[request]
+        return Answer(request, batch, rows, seen, repeated)
+
+    def _checkpoint(self) -> None:
+        served = {"batches": self.batches, "requests": dict(self._requests)}
+        if self.batches or self.path.exists():
+            self.model.save(self.path, {**self.stream, "served": served})
+        self._log.clear()
+        self.saved = time.time()
+
+
+def _reused(request: str) -> ReusedError:
+    return ReusedError(
+        "request id",
+        f"{request!r} with other rows than before",
+        "an id per batch",
+        "make a new id for a new batch",
+    )
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _hold(handle: int) -> None:
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+
+else:
+    import fcntl
+
+    def _hold(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class _Lock:
+    """A file that one process at a time can hold."""
+
+    def __init__(self, path: Path) -> None:
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT)
+        try:
+            _hold(self._handle)
+        except OSError:
+            os.close(self._handle)
+            raise checks.refuse(
+                str(path),
+                "a lock that another process holds",
+                "one server per model",
+                "stop the other",
+            ) from None
+
+    def release(self) -> None:
+        """Let go; the system does so too when the process ends in any way."""
+        os.close(self._handle)

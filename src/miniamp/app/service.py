@@ -1,0 +1,335 @@
+"""A model over HTTP: learning, prediction, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import sys
+import time
+import uuid
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from sklearn.exceptions import NotFittedError
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+import miniamp
+from miniamp.app import described
+from miniamp.app.bodies import ARROW, JSON, FormatError, Names, Rows, TooManyRowsError, parsed
+from miniamp.app.learner import BusyError, Learner, ReusedError
+from miniamp.errors import ConflictError, InvalidInputError, MiniampError
+
+#: Status of an error, most special first.
+STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (BusyError, 429),
+    (ReusedError, 409),
+    (ConflictError, 409),
+    (TooManyRowsError, 413),
+    (FormatError, 400),
+    (InvalidInputError, 422),
+)
+#: Seconds a client may take to send a body.
+PATIENCE = 30.0
+#: Seconds a client that was turned away should wait.
+RETRY_AFTER = "1"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a server accepts.
+
+    Attributes
+    ----------
+    body : int
+        Bytes of a request.
+    rows : int
+        Rows of a request.
+    requests : int
+        Requests at the same time.
+    """
+
+    body: int = 16 * 2**20
+    rows: int = 100_000
+    requests: int = 64
+
+
+def service(
+    learner: Learner,
+    *,
+    token: str | None = None,
+    limits: Limits | None = None,
+    hosts: set[str] | None = None,
+) -> FastAPI:
+    """The application that serves a learner's model; the learner is stopped with it.
+
+    Parameters
+    ----------
+    learner : Learner
+    token : str, optional
+        What clients must send as `Authorization: Bearer <token>`.
+    limits : Limits, optional
+    hosts : set of str, optional
+        Names under which the server may be addressed; any other `Host` is refused, so that a web
+        page cannot reach a local server under a name of its own.
+    """
+    limits = limits or Limits()
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> Any:
+        yield
+        await run_in_threadpool(learner.stop)
+
+    app = FastAPI(
+        title="miniamp",
+        version=miniamp.__version__,
+        description="Learn from batches of rows and predict, with error bars.",
+        docs_url=None,  # its scripts come from a network; ours is plain HTML
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    metrics = Metrics(learner)
+    app.add_middleware(Guard, token=token, limits=limits, hosts=hosts, metrics=metrics)
+    for error in (MiniampError, NotFittedError, ValueError, HTTPException):
+        app.add_exception_handler(error, _refusal)
+
+    async def rows_of(request: Request) -> Rows:
+        kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+        if kind not in (JSON, ARROW):
+            raise HTTPException(415, f"content type: expected {JSON} or {ARROW}")
+        if request.headers.get("content-encoding", "identity") != "identity":
+            raise HTTPException(415, "content encoding: expected none")
+        content = await _body(request, limits.body)
+        names = names_of(learner)
+        return await run_in_threadpool(parsed, content, kind, names, limits.rows)
+
+    @app.post("/learn", openapi_extra=described.LEARN, responses=described.LEARNED)
+    async def learn(request: Request) -> JSONResponse:
+        """Learn one batch; answered when the batch is on disk."""
+        rows = await rows_of(request)
+        if rows.y is None:
+            raise InvalidInputError("y", "nothing", "one target per row", "send y")
+        name = request.headers.get("x-request-id") or rows.request or uuid.uuid4().hex
+        if len(name) > 200:
+            raise InvalidInputError("x-request-id", "", "at most 200 characters", "shorten it")
+        answer = await asyncio.wrap_future(learner.submit(name, rows.digest, rows.X, rows.y))
+        metrics.rows.labels("learn").inc(0 if answer.repeated else answer.rows)
+        return JSONResponse(answer._asdict())
+
+    @app.post("/predict", openapi_extra=described.PREDICT, responses=described.PREDICTED)
+    async def predict(request: Request) -> JSONResponse:
+        """Predict rows with the latest model."""
+        rows = await rows_of(request)
+        answer = await run_in_threadpool(predictions, learner.model, rows)
+        metrics.rows.labels("predict").inc(len(rows.X))
+        return JSONResponse(answer)
+
+    @app.get("/model", responses=described.MODEL)
+    async def model() -> JSONResponse:
+        """What the model is and what it has learned."""
+        return JSONResponse(
+            await run_in_threadpool(described.model, learner.model, names_of(learner))
+        )
+
+    @app.get("/health")
+    async def health() -> JSONResponse:
+        """Whether batches are being learned, and what is wrong with the stream, if anything."""
+        found = str(getattr(learner.model, "health_", "nothing learned yet"))
+        about = {"status": "ok" if learner.alive else "stopped", "stream": found}
+        more = {"batches": learner.batches, "waiting": learner.depth, "refused": learner.refused}
+        return JSONResponse({**about, **more}, 200 if learner.alive else 503)
+
+    @app.get("/metrics")
+    async def prometheus() -> PlainTextResponse:
+        """Numbers for Prometheus."""
+        return PlainTextResponse(
+            generate_latest(metrics.registry), media_type="text/plain; version=0.0.4"
+        )
+
+    @app.get("/", include_in_schema=False)
+    @app.get("/docs", include_in_schema=False)
+    async def page() -> HTMLResponse:
+        return HTMLResponse(described.page(app.openapi()))
+
+    return app
+
+
+def run(app: FastAPI, host: str, port: int) -> None:
+    """Serve until interrupted; port 0 takes a free one."""
+    config = uvicorn.Config(app, host, port, log_level="warning", access_log=False, ws="none")
+    socket = config.bind_socket()
+    shown = f"[{host}]" if ":" in host else host
+    sys.stdout.write(f"listening on http://{shown}:{socket.getsockname()[1]}\n")
+    sys.stdout.flush()
+    uvicorn.Server(config).run(sockets=[socket])
+
+
+def names_of(learner: Learner) -> Names:
+    """What the model's columns are called."""
+    features = getattr(learner.model, "feature_names_in_", learner.stream.get("names", ()))
+    options = learner.stream.get("options") or {}
+    return Names(tuple(str(name) for name in features), str(options.get("target") or "y"))
+
+
+def predictions(model: Any, rows: Rows) -> dict[str, Any]:
+    """What a model says about rows, as plain values."""
+    X = rows.X
+    if hasattr(model, "feature_names_in_"):
+        # The names were matched already; the estimator would ask for a data frame.
+        model = described.nameless(model)
+    if hasattr(model, "predict_proba"):
+        chances = model.predict_proba(X)
+        classes = (
+            np.asarray(model.classes_)
+            if hasattr(model, "classes_")
+            else np.arange(chances.shape[1])
+        )
+        return {
+            "label": classes[chances.argmax(axis=1)].tolist(),
+            "classes": classes.tolist(),
+            "probabilities": chances.tolist(),
+        }
+    if not hasattr(model, "predict_interval"):
+        return {"label": model.predict(X).tolist()}
+    mean, std = model.predict(X, return_std=True)
+    low, high = model.predict_interval(X, level=rows.level)
+    found = {"mean": mean, "std": std, "low": low, "high": high}
+    return {name: values.tolist() for name, values in found.items()}
+
+
+async def _body(request: Request, most: int) -> bytes:
+    """The body, refused as soon as it is too large or takes too long."""
+    too_large = HTTPException(413, f"body: expected at most {most:,} bytes; send it in parts")
+    declared = request.headers.get("content-length", "0")
+    if not declared.isdecimal() or int(declared[:20]) > most:
+        raise too_large
+    content = bytearray()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            async for chunk in request.stream():
+                content += chunk
+                if len(content) > most:
+                    raise too_large
+    except TimeoutError:
+        raise HTTPException(408, f"body: expected within {PATIENCE:g} s") from None
+    return bytes(content)
+
+
+async def _refusal(_: Request, error: Exception) -> Response:
+    """An error as JSON, with its fields."""
+    if isinstance(error, HTTPException):
+        return JSONResponse({"error": {"message": error.detail}}, error.status_code)
+    if isinstance(error, NotFittedError):
+        return JSONResponse({"error": {"message": "nothing learned yet; POST /learn first"}}, 409)
+    status = next((code for kind, code in STATUS if isinstance(error, kind)), 422)
+    fields = {
+        name: getattr(error, name)
+        for name in ("argument", "received", "expected", "remedy")
+        if hasattr(error, name)
+    }
+    headers = {"Retry-After": RETRY_AFTER} if status == 429 else None
+    return JSONResponse({"error": {"message": str(error), **fields}}, status, headers)
+
+
+class Metrics:
+    """What Prometheus is told."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "miniamp_requests",
+            "Requests by path and status.",
+            ["path", "status"],
+            registry=self.registry,
+        )
+        self.seconds = Histogram(
+            "miniamp_request_seconds", "Time to answer.", ["path"], registry=self.registry
+        )
+        self.rows = Counter(
+            "miniamp_rows", "Rows by what was done.", ["done"], registry=self.registry
+        )
+        gauges: dict[str, tuple[str, Callable[[], float]]] = {
+            "rows_seen": ("Rows the model has learned.", lambda: _seen(learner)),
+            "batches": ("Batches the model has learned.", lambda: learner.batches),
+            "refused_batches": ("Batches refused since the start.", lambda: learner.refused),
+            "waiting_batches": ("Batches that wait.", lambda: learner.depth),
+            "log_bytes": ("Size of the log behind the checkpoint.", lambda: learner.log_bytes),
+            "checkpoint_age_seconds": (
+                "Age of the checkpoint.",
+                lambda: time.time() - learner.saved,
+            ),
+        }
+        for name, (text, value) in gauges.items():
+            Gauge(f"miniamp_{name}", text, registry=self.registry).set_function(value)
+
+
+def _seen(learner: Learner) -> float:
+    return float(getattr(learner.model, "n_samples_seen_", 0))
+
+
+Scope = MutableMapping[str, Any]
+Messages = Callable[..., Awaitable[Any]]
+
+
+class Guard:
+    """What every request passes first: host, token, how many at a time; and its time is taken."""
+
+    def __init__(
+        self,
+        app: Messages,
+        token: str | None,
+        limits: Limits,
+        hosts: set[str] | None,
+        metrics: Metrics,
+    ) -> None:
+        self.app = app
+        self.token = None if token is None else f"Bearer {token}".encode()
+        self.limits, self.hosts, self.metrics = limits, hosts, metrics
+        self.now = 0
+
+    async def __call__(self, scope: Scope, receive: Messages, send: Messages) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        path = scope["path"] if scope["path"] in described.PATHS else "other"
+        start = time.perf_counter()
+        self.now += 1
+
+        async def observed(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                self.metrics.requests.labels(path, message["status"]).inc()
+            await send(message)
+
+        try:
+            refused = self._refused(scope)
+            await (refused or self.app)(scope, receive, observed)
+        finally:
+            self.now -= 1
+            self.metrics.seconds.labels(path).observe(time.perf_counter() - start)
+
+    def _refused(self, scope: Scope) -> Response | None:
+        headers = dict(scope["headers"])
+        if self.now > self.limits.requests:
+            return _plain("too many requests at once", 429, {"Retry-After": RETRY_AFTER})
+        host = headers.get(b"host", b"").decode("latin-1").rsplit(":", 1)[0]
+        if self.hosts is not None and host not in self.hosts:
+            return _plain("this server is not known under that host name", 421)
+        if self.token is not None and not hmac.compare_digest(
+            headers.get(b"authorization", b""), self.token
+        ):
+            return _plain(
+                "token: expected Authorization: Bearer ...", 401, {"WWW-Authenticate": "Bearer"}
+            )
+        return None
+
+
+def _plain(message: str, status: int, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse({"error": {"message": message}}, status, headers)

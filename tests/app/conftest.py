@@ -1,0 +1,97 @@
+"""A server of a model in a thread, and a client that speaks plain HTTP."""
+
+import http.client
+import json
+import threading
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("uvicorn")
+pytest.importorskip("sklearn")
+
+import uvicorn
+
+from miniamp import MiniAMPRegressor
+from miniamp.app.learner import Learner
+from miniamp.app.service import service
+
+
+class Client:
+    """Requests to a port of this machine."""
+
+    def __init__(self, port, token=None):
+        self.port, self.token = port, token
+
+    def ask(self, method, path, body=None, **headers):
+        """(status, headers, content)"""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        if body is not None:
+            headers = {"Content-Type": "application/json", **headers}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        try:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read()
+        finally:
+            connection.close()
+
+    def get(self, path):
+        status, _, content = self.ask("GET", path)
+        assert status == 200, content
+        return json.loads(content)
+
+    def post(self, path, body, **headers):
+        status, _, content = self.ask("POST", path, body, **headers)
+        return status, json.loads(content)
+
+
+def batch(seed, rows=40, features=3):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, features))
+    return X, X @ np.arange(1.0, features + 1.0) + rng.normal(size=rows)
+
+
+def body(seed, **more):
+    X, y = batch(seed)
+    return {"X": X.tolist(), "y": y.tolist(), **more}
+
+
+@pytest.fixture
+def serving(tmp_path):
+    """A function that serves a model and gives a client; all are stopped at the end."""
+    running = []
+
+    def serve(model=None, stream=None, path=None, waiting=64, **options):
+        learner = Learner(
+            path or tmp_path / "m.amp", model or MiniAMPRegressor(), stream, waiting=waiting
+        )
+        config = uvicorn.Config(
+            service(learner, **options), port=0, log_level="error", ws="none", lifespan="on"
+        )
+        socket = config.bind_socket()
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
+        thread.start()
+        running.append((server, thread, socket))
+        while not server.started:
+            time.sleep(0.01)
+        client = Client(socket.getsockname()[1], options.get("token"))
+        client.learner, client.stop = learner, lambda: _stop(server, thread, socket)
+        return client
+
+    yield serve
+    for each in running:
+        _stop(*each)
+
+
+def _stop(server, thread, socket):
+    server.should_exit = True
+    thread.join(timeout=30)
+    socket.close()
+    assert not thread.is_alive()
