@@ -5,6 +5,7 @@ import json
 import random
 import resource
 import threading
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -254,8 +255,8 @@ def test_a_log_damaged_in_the_middle_is_refused(tmp_path):
     content = bytearray(log.path.read_bytes())
     content[len(content) // 2] ^= 1
     log.path.write_bytes(content)
-    with pytest.raises(CheckpointError, match="log"):
-        list(Log(log.path).entries())
+    with closing(Log(log.path)) as log, pytest.raises(CheckpointError, match="log"):
+        list(log.entries())
 
 
 def test_a_crash_between_checkpoint_and_log_learns_nothing_twice(serving, tmp_path):

@@ -100,9 +100,16 @@ class Learner:
         self.stream = dict(stream or {})
         self._lock = _Lock(path.with_name(f"{path.name}.lock"))
         try:
-            self._open(model)
+            if model is None or path.exists():
+                model = load(path)
+            self._log = Log(path.with_name(f"{path.name}.log"))
         except BaseException:
             self._lock.release()
+            raise
+        try:
+            self._resume(model)
+        except BaseException:
+            self._close()
             raise
         self.refused = 0
         self._queue: queue.Queue[_Waiting | None] = queue.Queue(waiting)
@@ -110,14 +117,12 @@ class Learner:
         self._thread = threading.Thread(target=self._work, name="learner", daemon=True)
         self._thread.start()
 
-    def _open(self, model: Any) -> None:
-        if model is None or self.path.exists():
-            model = load(self.path)
+    def _resume(self, model: Any) -> None:
+        """Learn again what is in the log and not in the file."""
         self.stream |= getattr(model, "stream_", None) or {}
         served = self.stream.pop("served", {"batches": 0, "requests": {}})
         self.batches: int = served["batches"]
         self._requests: OrderedDict[str, list[Any]] = OrderedDict(served["requests"])
-        self._log = Log(self.path.with_name(f"{self.path.name}.log"))
         self.model = model
         self._seen: int = getattr(model, "n_samples_seen_", 0)
         for entry in self._log.entries():
@@ -163,6 +168,9 @@ class Learner:
         self._queue.put(None)
         self._thread.join()
         self._checkpoint()
+        self._close()
+
+    def _close(self) -> None:
         self._log.close()
         self._lock.release()
 

@@ -58,8 +58,8 @@ class Log:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     log = Log(Path(folder) / "m.amp.log")
     ...     log.append([Entry(1, "a", "", np.ones((2, 1)), np.ones(2))])
+    ...     print([entry.request for entry in log.entries()])
     ...     log.close()
-    ...     [entry.request for entry in Log(log.path).entries()]
     ['a']
     """
 
