@@ -6,13 +6,13 @@ import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from miniamp.errors import CheckpointError
-from miniamp.streams.container import Damaged, packed, unpacked
+from miniamp.streams.container import DamagedError, packed, unpacked
 
 #: Before every entry: a mark, and how many bytes follow.
 _HEAD = struct.Struct("<4sQ")
@@ -88,8 +88,8 @@ class Log:
         """All entries, in order."""
         for content in self._contents():
             try:
-                yield Entry(**unpacked(content))
-            except Damaged as error:
+                yield Entry(**cast(dict[str, Any], unpacked(content)))
+            except DamagedError as error:
                 raise CheckpointError(
                     str(self.path),
                     str(error),
@@ -130,7 +130,7 @@ class Log:
         if last:
             try:
                 unpacked(last)
-            except Damaged:
+            except DamagedError:
                 end -= _HEAD.size + len(last)
         if end < self.size:
             self._file.truncate(end)
