@@ -119,7 +119,7 @@ PARTS = {
     "channel": ("channels/poisson.py", ["Poisson", "poisson"]),
     "evidence": ("evidence/mean_field.py", ["MeanFieldBatch", "mean-field"]),
     "design": ("designs/averaged.py", ["Averaged"]),
-    "file format": ("streams/libsvm.py", ["libsvm", "LibsvmSource", "svmlight"]),
+    "file format": ("streams/formats/libsvm.py", ["libsvm", "LibsvmSource", "svmlight"]),
     "plot": ("report/inclusion.py", ["plot_inclusion", "inclusion", "Inclusion"]),
     "command": ("cli/reproduce.py", ["reproduce"]),
 }

@@ -70,9 +70,9 @@ def test_missing_data_say_how_to_get_them(monkeypatch: pytest.MonkeyPatch, tmp_p
 
     monkeypatch.setenv("MINIAMP_DATA", str(tmp_path))
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)  # as if it were not installed
-    with pytest.raises(datasets.MissingData, match="MINIAMP_DATA"):
+    with pytest.raises(datasets.MissingDataError, match="MINIAMP_DATA"):
         datasets.load_mnist()
-    with pytest.raises(datasets.MissingData, match="fetch_20newsgroups"):
+    with pytest.raises(datasets.MissingDataError, match="fetch_20newsgroups"):
         datasets.load_newsgroups()
 
 

@@ -1,16 +1,16 @@
 """Data sets: synthetic problems with a known truth, and real ones."""
 
 from miniamp.datasets import ensembles
-from miniamp.datasets.location import Labelled, MissingData
+from miniamp.datasets.location import Labelled, MissingDataError
 from miniamp.datasets.mnist import load_mnist
 from miniamp.datasets.newsgroups import load_newsgroups
-from miniamp.datasets.synthetic import Problem, Rows, glm_stream
+from miniamp.datasets.synthetic import Problem, ProblemBatch, glm_stream
 
 __all__ = [
     "Labelled",
-    "MissingData",
+    "MissingDataError",
     "Problem",
-    "Rows",
+    "ProblemBatch",
     "ensembles",
     "glm_stream",
     "load_mnist",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse
@@ -20,7 +20,7 @@ from miniamp.arrays import Array, Given
 from miniamp.errors import InvalidTypeError
 
 #: Draws a batch: (generator, number of rows) to an (M, N) array or CSR matrix.
-Draw: TypeAlias = Callable[[np.random.Generator, int], Any]
+Draw: TypeAlias = Callable[[np.random.Generator, int], Array]
 
 
 @dataclass(frozen=True)
@@ -140,12 +140,14 @@ class SparseBinary(Ensemble):
     def columns(self, rng: np.random.Generator, N: int) -> Draw:
         value = 1.0 / np.sqrt(N * self.density)
 
-        def draw(rng: np.random.Generator, M: int) -> Any:
+        def draw(rng: np.random.Generator, M: int) -> Array:
             counts = rng.binomial(N, self.density, size=M)
             where = [np.sort(rng.choice(N, n, replace=False, shuffle=False)) for n in counts]
             indptr = np.concatenate([[0], np.cumsum(counts)])
             data = np.full(int(indptr[-1]), value)
-            return scipy.sparse.csr_array((data, np.concatenate(where), indptr), shape=(M, N))
+            parts = (data, np.concatenate(where), indptr)
+            rows: Array = scipy.sparse.csr_array(parts, shape=(M, N))  # used like a dense one
+            return rows
 
         return draw
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from miniamp.arrays import Array
 from miniamp.errors import InvalidInputError
@@ -14,7 +13,7 @@ from miniamp.errors import InvalidInputError
 VARIABLE = "MINIAMP_DATA"
 
 
-class MissingData(InvalidInputError, FileNotFoundError):
+class MissingDataError(InvalidInputError, FileNotFoundError):
     """A data set is not on this machine; the message says how to get it."""
 
 
@@ -25,7 +24,7 @@ class Labelled:
     Attributes
     ----------
     X : (M, N) array or scipy.sparse matrix
-        A row a sample, a column a feature.
+        One row per sample, one column per feature.
     y : (M,) array of int
         The classes, by their index in `names`.
     names : tuple of str
@@ -34,7 +33,7 @@ class Labelled:
         What the features are called; empty where they have no names.
     """
 
-    X: Any
+    X: Array
     y: Array
     names: tuple[str, ...]
     features: tuple[str, ...] = ()
@@ -55,10 +54,13 @@ def file_in_folder(name: str) -> Path | None:
     return place / name if place is not None and (place / name).is_file() else None
 
 
-def missing(what: str, name: str, fetcher: str) -> MissingData:
+def missing(what: str, name: str, fetcher: str) -> MissingDataError:
     """The error for a data set that is in neither place."""
-    return MissingData(
-        f"{what}: not found; expected {name} in the folder that the environment variable "
-        f"{VARIABLE} names, or a copy in scikit-learn's cache; on a machine with a network run "
-        f"once {fetcher}, or set {VARIABLE} to a folder that has {name}"
+    return MissingDataError(
+        what,
+        "no such data on this machine",
+        f"{name} in the folder that the environment variable {VARIABLE} names, or a copy in "
+        "scikit-learn's cache",
+        f"on a machine with a network run once {fetcher}, or set {VARIABLE} to a folder that has "
+        f"{name}",
     )

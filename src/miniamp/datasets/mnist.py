@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from miniamp import checks
 from miniamp.datasets.location import Labelled, file_in_folder, missing
 
 
-def load_mnist(digits: Sequence[int] = (0, 1, 2), dtype: Any = np.float64) -> Labelled:
+def load_mnist(digits: Sequence[int] = (0, 1, 2), dtype: DTypeLike = np.float64) -> Labelled:
     """All images of some digits, training and test set together, pixels between 0 and 1.
 
     Looked for as mnist.npz in the folder that MINIAMP_DATA names, then in scikit-learn's cache of
@@ -48,7 +48,7 @@ def load_mnist(digits: Sequence[int] = (0, 1, 2), dtype: Any = np.float64) -> La
     return Labelled(X, place[labels[chosen]], tuple(str(digit) for digit in wanted))
 
 
-def _from_folder() -> tuple[Any, Any] | None:
+def _from_folder() -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
     path = file_in_folder("mnist.npz")
     if path is None:
         return None
@@ -58,7 +58,7 @@ def _from_folder() -> tuple[Any, Any] | None:
     return images, labels.astype(np.int64)
 
 
-def _from_scikit_learn() -> tuple[Any, Any]:
+def _from_scikit_learn() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     fetcher = "sklearn.datasets.fetch_openml('mnist_784', as_frame=False)"
     try:
         from sklearn.datasets import fetch_openml

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,6 +17,8 @@ from miniamp import checks
 from miniamp.datasets.location import Labelled, file_in_folder, missing
 from miniamp.errors import MissingExtraError
 
+#: A scipy CSR array (documents, words).
+Counts: TypeAlias = sp.csr_array
 #: Words of two or more letters, digits or underscores, in lower case.
 _WORD = re.compile(r"\b\w\w+\b")
 
@@ -81,7 +83,7 @@ def load_newsgroups(
 
 def count_words(
     texts: Iterable[str], words: int, left_out: frozenset[str] = frozenset()
-) -> tuple[Any, tuple[str, ...]]:
+) -> tuple[Counts, tuple[str, ...]]:
     """Counts (documents, words) of the most frequent words, as CSR, and those words.
 
     Examples
@@ -107,7 +109,7 @@ def count_words(
     return X, features
 
 
-def tf_idf(counts: Any) -> Any:
+def tf_idf(counts: Counts) -> Counts:
     """Term frequency times inverse document frequency, every document rescaled to maximum 1.
 
     The inverse frequency is smoothed, log((1 + M)/(1 + df)) + 1. A document without any of the
@@ -128,7 +130,7 @@ def tf_idf(counts: Any) -> Any:
     return X
 
 
-def log_idf(counts: Any) -> Any:
+def log_idf(counts: Counts) -> Counts:
     """(1 + log count) log(M / df), every document brought to Euclidean length 1.
 
     A word that comes twice says little more than one that comes once, and a long document no more
@@ -151,7 +153,7 @@ def log_idf(counts: Any) -> Any:
 
 
 #: How counts become features, by name.
-WEIGHTINGS: dict[str, Callable[[Any], Any]] = {
+WEIGHTINGS: dict[str, Callable[[Counts], Counts]] = {
     "tf-idf": tf_idf,
     "log": log_idf,
     "counts": lambda counts: counts,
@@ -183,8 +185,7 @@ def _english_stop_words() -> frozenset[str]:
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
     except ImportError as error:
         raise MissingExtraError(
-            "stop_words=False needs scikit-learn's list of English stop words; "
-            "install it with: pip install 'miniamp[sklearn]'"
+            "stop_words=False", "", "the package scikit-learn", 'pip install "miniamp[sklearn]"'
         ) from error
     return frozenset(ENGLISH_STOP_WORDS)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,10 +21,10 @@ from miniamp.posterior import Prior
 STRATIFIED_DRAWS = 1 << 20
 
 
-class Rows(NamedTuple):
+class ProblemBatch(NamedTuple):
     """A batch: the rows of the design, and what was observed."""
 
-    Phi: Any  #: (M, N) array, or CSR matrix of the sparse ensembles
+    Phi: Array  #: (M, N) array, or CSR array of the sparse ensembles
     y: Array  #: (M,)
 
 
@@ -46,14 +46,14 @@ class Problem:
     def __len__(self) -> int:
         return self.batches
 
-    def __getitem__(self, k: int) -> Rows:
+    def __getitem__(self, k: int) -> ProblemBatch:
         if not -self.batches <= k < self.batches:
             raise IndexError(f"batch {k} of a stream of {self.batches}")
         rng = np.random.default_rng([*self._entropy, k % self.batches])
         Phi = self._draw(rng, self.rows)
-        return Rows(Phi, self.channel.sample(rng, Phi @ self.truth))
+        return ProblemBatch(Phi, self.channel.sample(rng, Phi @ self.truth))
 
-    def __iter__(self) -> Iterator[Rows]:
+    def __iter__(self) -> Iterator[ProblemBatch]:
         return (self[k] for k in range(self.batches))
 
     @cached_property
