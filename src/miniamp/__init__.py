@@ -9,7 +9,7 @@ from miniamp.posterior import Posterior
 from miniamp.tilt import Tilt
 
 if TYPE_CHECKING:
-    from miniamp import datasets, estimators, report, streams, theory
+    from miniamp import datasets, estimators, experiments, report, streams, theory
     from miniamp.estimators import MiniAMPClassifier, MiniAMPClusterer, MiniAMPRegressor, load
 
 __version__ = "0.1.0"
@@ -29,6 +29,7 @@ __all__ = [
     "errors",
     "estimators",
     "evidence",
+    "experiments",
     "learning",
     "load",
     "priors",
@@ -39,7 +40,7 @@ __all__ = [
 ]
 
 #: Parts that are imported when they are asked for: they, or what they need, take long to load.
-_PARTS = ("datasets", "estimators", "report", "streams", "theory")
+_PARTS = ("datasets", "estimators", "experiments", "report", "streams", "theory")
 #: What lives in `miniamp.estimators`, which needs scikit-learn.
 _ESTIMATORS = ("MiniAMPClassifier", "MiniAMPClusterer", "MiniAMPRegressor", "load")
 

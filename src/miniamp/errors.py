@@ -54,7 +54,7 @@ class MiniampError(Exception):
         if self.expected:
             message += f"{',' if self.received else ':'} expected {self.expected}"
         if self.remedy:
-            message += f"; {_settings(self.remedy, where)}"
+            message += f"; {typed(self.remedy, where)}"
         return message
 
     def relabelled(self, argument: str) -> Self:
@@ -64,8 +64,16 @@ class MiniampError(Exception):
         return error
 
 
-def _settings(remedy: str, where: str) -> str:
-    def typed(found: re.Match[str]) -> str:
+def typed(text: str, where: str) -> str:
+    """A text with its settings, such as {noise=learn}, as typed in "python" or in a "shell".
+
+    Examples
+    --------
+    >>> typed("try {noise=learn}", "python"), typed("try {noise=learn}", "shell")
+    ("try noise='learn'", 'try --noise learn')
+    """
+
+    def setting(found: re.Match[str]) -> str:
         name, value = found[1], found[2]
         if where == "shell":
             return f"--{name.replace('_', '-')}" + ("" if value is None else f" {value}")
@@ -74,7 +82,7 @@ def _settings(remedy: str, where: str) -> str:
         literal = re.fullmatch(r"[-+.\de]+|True|False|None|.*[\[({.].*", value) is not None
         return f"{name}={value if literal else repr(value)}"
 
-    return _SETTING.sub(typed, remedy)
+    return _SETTING.sub(setting, text)
 
 
 class InvalidInputError(MiniampError, ValueError):
@@ -156,5 +164,22 @@ class ConflictError(MiniampError, ArithmeticError):
         self.batch = batch
 
 
-class ConflictWarning(UserWarning):
+class MiniampWarning(UserWarning):
+    """Base of every warning that miniamp gives; settings in it are written as in a remedy.
+
+    Examples
+    --------
+    >>> str(MiniampWarning("try {noise=learn}"))
+    "try noise='learn'"
+    """
+
+    def __str__(self) -> str:
+        return self.as_typed("python")
+
+    def as_typed(self, where: str) -> str:
+        """The message, with settings as they are typed in "python" or in a "shell"."""
+        return typed(super().__str__(), where)
+
+
+class ConflictWarning(MiniampWarning):
     """A batch looked unsound and is being tried again in a more careful way."""

@@ -142,14 +142,14 @@ def test_a_headless_table_with_another_delimiter(folder, run):
 
 
 def test_a_log_has_lines_now_and_then(folder, run, monkeypatch):
-    monkeypatch.setattr("miniamp.cli.progress.PAUSE", 0.0)
+    monkeypatch.setattr("miniamp.cli.learn.PAUSE", 0.0)
     ran = run("fit", "rows.csv", "--target", "y", "--batch-size", 60)
     lines = ran.err.splitlines()
     assert len(lines) == 4
     assert lines[0].startswith("miniamp: 60 rows, ")
-    assert "rows/s, no forecast yet" in lines[0]
+    assert "rows/s, no predictions yet" in lines[0]
     assert "error so far" in lines[-1]
-    assert "forecast" in lines[-1]
+    assert "predicted" in lines[-1]
 
 
 def test_for_independent_features_theory_has_a_say(folder, run):

@@ -4,7 +4,7 @@ import os
 import pytest
 
 from miniamp import cli
-from miniamp.experiments.figure import names
+from miniamp.experiments import names
 
 
 def test_a_figure_is_written_whole_and_taken_up_again(tmp_path, capsys):

@@ -5,12 +5,11 @@ import pytest
 
 from miniamp.experiments import (
     beyond_plan,
+    clustering,
     figure1,
     figure2,
     figure3,
     figure4,
-    mixture,
-    real_clusters,
 )
 from miniamp.experiments.figure import Scale
 from miniamp.experiments.tables import Table
@@ -64,20 +63,20 @@ def test_one_iteration_follows_state_evolution():
 def test_mixture_is_matched_whatever_its_names():
     U = np.random.default_rng(0).normal(size=(50, 5))
     order = np.array([3, 0, 4, 1, 2])
-    assert (U[:, order][:, mixture.matched(U, U[:, order])] == U).all()
+    assert (U[:, order][:, clustering.matched(U, U[:, order])] == U).all()
 
 
 def test_mixture_above_the_threshold_follows_state_evolution():
     """N=500, alpha_b=1, one instance: MSE of N R entries after matching, within 10 %."""
-    errors = [row["mse"] for row in mixture.simulated(1.0, seed=0, size=500)]
-    expected = [row["mse"] for row in mixture.predicted(1.0, 0.0)]
+    errors = [row["mse"] for row in clustering.simulated(1.0, seed=0, size=500)]
+    expected = [row["mse"] for row in clustering.predicted(1.0, 0.0)]
     assert errors == pytest.approx(expected, rel=0.1)
 
 
 def test_accuracy_is_that_of_the_best_matching():
     y = np.array([0, 0, 1, 1, 2, 2])
-    assert real_clusters.accuracy(y, (y + 1) % 3) == 1.0
-    assert real_clusters.accuracy(y, np.zeros(6, dtype=int)) == pytest.approx(1 / 3)
+    assert clustering.accuracy(y, (y + 1) % 3) == 1.0
+    assert clustering.accuracy(y, np.zeros(6, dtype=int)) == pytest.approx(1 / 3)
 
 
 def final(method, accuracy):
@@ -101,7 +100,7 @@ def final(method, accuracy):
     ],
 )
 def test_a_contest_that_is_lost_says_so(data, accuracy, quick, expected):
-    ours, *others = real_clusters.METHODS
+    ours, *others = clustering.METHODS
     table = Table([*final(ours, accuracy), *(r for o in others for r in final(o, (0.75, 0.75)))])
     claims = figure3._against_kmeans(data, table, Scale(quick=quick))
     assert len(claims) == 4
@@ -112,11 +111,11 @@ def test_a_contest_that_is_lost_says_so(data, accuracy, quick, expected):
     assert "below in" in claims[0].note
 
 
-@pytest.mark.parametrize("method", real_clusters.METHODS)
+@pytest.mark.parametrize("method", clustering.METHODS)
 def test_clusters_of_one_short_presentation(method):
-    if not real_clusters.available("mnist"):
+    if not clustering.available("mnist"):
         pytest.skip("MNIST is neither in MINIAMP_DATA nor in scikit-learn's cache")
-    rows = real_clusters.presented("mnist", method, seed=0, samples=300)
+    rows = clustering.presented("mnist", method, seed=0, samples=300)
     final = Table(rows).where(kind="final")
     assert list(final["samples"]) == [300.0, 300.0]
     assert (final["accuracy"] > 0.5).all()

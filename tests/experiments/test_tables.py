@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from miniamp.experiments.claims import Claim, deviation, medians, outcome
-from miniamp.experiments.tables import Table, write_table
+from miniamp.experiments.tables import Claim, Table, deviation, medians, outcome, write_table
 
 
 def test_a_table_comes_back_as_it_was_written(tmp_path):

@@ -2,10 +2,9 @@ import json
 
 import pytest
 
-from miniamp.experiments.figure import FIGURES, Scale, load, names
-from miniamp.experiments.tasks import Task, finished, run_all
+from miniamp.experiments.figure import Scale, Task, finished, load, names, run_all
 
-ECHO = "miniamp.experiments.tasks:echo"
+ECHO = "miniamp.experiments.figure:echo"
 
 
 def test_finished_tasks_are_not_run_again(tmp_path):
@@ -29,7 +28,7 @@ def test_half_a_file_counts_as_not_run(tmp_path):
 
 
 def test_a_failure_is_told_and_what_was_done_stays(tmp_path):
-    good, bad = Task("p", ECHO, {"value": 1}), Task("p", "miniamp.experiments.tasks:none", {})
+    good, bad = Task("p", ECHO, {"value": 1}), Task("p", "miniamp.experiments.figure:none", {})
     with pytest.raises(AttributeError):
         run_all([good, bad], tmp_path, 1)
     assert finished(good, tmp_path) == [{"value": 1}]
@@ -40,7 +39,7 @@ def test_other_settings_are_another_task():
     assert Task("p", ECHO, {"a": 1, "b": 2}).file == Task("p", ECHO, {"b": 2, "a": 1}).file
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", names())
 def test_tasks_of_a_figure_are_all_different_and_grow_with_the_seeds(name):
     figure = load(name)
     one, two = (figure.tasks(Scale(quick=True, seeds=n)) for n in (1, 2))

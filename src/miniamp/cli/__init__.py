@@ -1,4 +1,4 @@
-"""The command line, `miniamp`: one file a command.
+"""The command line, `miniamp`: one file per command.
 
 A failure is one line on stderr and an exit code: 1 for something that went wrong, 2 for a command
 that was not understood, 130 for an interruption. `--debug`, anywhere, shows the traceback instead.
@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from miniamp.cli.words import in_options
+from miniamp.errors import MiniampError, MiniampWarning
 
 __all__ = ["main"]
 
@@ -35,46 +35,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if debug or error.name not in ("typer", "rich"):
             raise
-        return _say(f'the command line needs {error.name}; pip install "miniamp[cli]"', FAILED)
+        return _report(f'the command line needs {error.name}; pip install "miniamp[cli]"', FAILED)
     try:
         with warnings.catch_warnings():
             if not debug:
-                _warn_in_one_line()
+                warnings.resetwarnings()
+                warnings.simplefilter("ignore")  # what libraries tell programmers
+                warnings.simplefilter("default", UserWarning)
+                warnings.showwarning = _warn
             code = command(given, prog_name="miniamp", standalone_mode=False)
     except KeyboardInterrupt:
-        return _say("interrupted", INTERRUPTED)
+        return _report("interrupted", INTERRUPTED)
     except BrokenPipeError:  # whoever read the output has enough, as in `miniamp ... | head`
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 (nothing more can be said)
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 (nothing more can be written)
         return FAILED
     except Exception as error:
         if debug:
             raise
-        return _report(error)
+        return _explain(error)
     return code if isinstance(code, int) else 0
 
 
-def _warn_in_one_line() -> None:
-    """Warnings meant for the user are a line each; what libraries tell programmers is left out."""
-    warnings.resetwarnings()
-    warnings.simplefilter("ignore")
-    warnings.simplefilter("default", UserWarning)
-    warnings.showwarning = _warn  # called with the place in the code, which users need not see
+def _explain(error: Exception) -> int:
+    # Usage errors come from click, or from the copy in newer typers, so not by their class.
+    usage = getattr(error, "format_message", None)
+    if usage is not None:
+        context = getattr(error, "ctx", None)
+        path = "miniamp" if context is None else context.command_path
+        return _report(f"{usage()} (see {path} --help)", MISUSED)
+    if type(error).__name__ == "Abort":
+        return _report("interrupted", INTERRUPTED)
+    message = error.as_typed("shell") if isinstance(error, MiniampError) else str(error)
+    return _report(message or type(error).__name__, FAILED)
 
 
 def _warn(message: Warning | str, *place: object, **more: object) -> None:  # noqa: ARG001
-    _say(f"warning: {in_options(str(message))}", 0)
+    text = message.as_typed("shell") if isinstance(message, MiniampWarning) else str(message)
+    _report(f"warning: {text}", 0)
 
 
-def _report(error: Exception) -> int:
-    # Errors of usage come from click, or from the copy that newer typers carry: told by shape.
-    explain = getattr(error, "format_message", None)
-    if explain is not None:
-        return _say(f"{explain()} (see miniamp --help)", MISUSED)
-    if type(error).__name__ == "Abort":
-        return _say("interrupted", INTERRUPTED)
-    return _say(in_options(str(error)) or type(error).__name__, FAILED)
-
-
-def _say(message: str, code: int) -> int:
+def _report(message: str, code: int) -> int:
     sys.stderr.write(f"miniamp: {' '.join(message.split())}\n")
     return code

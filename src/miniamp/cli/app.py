@@ -1,20 +1,19 @@
-"""The commands, gathered. A new one is a file here and a line below."""
+"""The commands, found by their files: one whose function has the file's name is a command."""
 
 from __future__ import annotations
 
-from inspect import cleandoc
+import importlib
+import pkgutil
+from inspect import cleandoc, isfunction
 from typing import Annotated
 
 import typer
 
 import miniamp
-from miniamp.cli.cluster import cluster
-from miniamp.cli.demo import demo
-from miniamp.cli.fit import fit
-from miniamp.cli.inspect import inspect
-from miniamp.cli.plan import plan
-from miniamp.cli.predict import predict
-from miniamp.cli.reproduce import reproduce
+from miniamp import cli
+
+#: Their order in the help; others follow.
+ORDER = ("fit", "predict", "cluster", "inspect", "plan", "demo", "reproduce")
 
 app = typer.Typer(
     name="miniamp",
@@ -41,12 +40,16 @@ def options(
     """Streaming Bayesian inference by mini-batch approximate message passing."""
 
 
-def _help(doc: str | None) -> str:
-    """Paragraphs as lines of their own, so that they are wrapped to the width there is."""
-    return "\n\n".join(" ".join(part.split()) for part in cleandoc(doc or "").split("\n\n"))
+def _register() -> None:
+    names = {found.name for found in pkgutil.iter_modules(cli.__path__)} - {"app"}
+    for name in [n for n in ORDER if n in names] + sorted(names - set(ORDER)):
+        function = getattr(importlib.import_module(f"miniamp.cli.{name}"), name, None)
+        if isfunction(function):
+            # Paragraphs become lines of their own, wrapped to the width of the terminal.
+            paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
+            help_ = "\n\n".join(" ".join(part.split()) for part in paragraphs)
+            app.command(name, help=help_)(function)
 
 
-for each in (fit, predict, cluster, inspect, plan, demo, reproduce):
-    app.command(help=_help(each.__doc__))(each)
-
+_register()
 command = typer.main.get_command(app)

@@ -1,4 +1,4 @@
-"""`miniamp demo`: a stream of rows, three algorithms and the theory, in under a minute."""
+"""`miniamp demo`: three algorithms and the theory on one stream of rows, in under a minute."""
 
 from __future__ import annotations
 
@@ -10,25 +10,23 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+import miniamp
 
-def demo(
-    output: Annotated[Path, typer.Option(help="The picture; its numbers go beside it as CSV.")] = (
-        Path("demo.png")
-    ),
-    size: Annotated[int, typer.Option(help="Number N of coefficients.", min=10)] = 2000,
-    seed: Annotated[int, typer.Option(help="Seed of the problem.", min=0)] = 1,
-) -> None:
+Output = Annotated[Path, typer.Option(help="The picture; its numbers go beside it as CSV.")]
+Size = Annotated[int, typer.Option(help="Number N of coefficients.", min=10)]
+Seed = Annotated[int, typer.Option(help="Seed of the problem.", min=0)]
+
+
+def demo(output: Output = Path("demo.png"), size: Size = 2000, seed: Seed = 1) -> None:
     """Stream a sparse regression through Mini-AMP, ADF and streaming VB, and compare with theory.
 
     N = 2000 coefficients, 30 % of them not zero; nearly noiseless rows (variance 1e-8) arrive in
     batches of 0.35 N until there are three times as many as coefficients.
     """
-    # matplotlib and the compiled loops are slow to load: not before there is something to do.
-    from miniamp.experiments import demo as experiment
-
+    experiment = miniamp.experiments.demo
     experiment.require_writable(output)
     console = Console()
-    run = experiment.Run(size=size, seed=seed)
+    run = experiment.Demo(size=size, seed=seed)
     console.print(
         f"[bold]Sparse regression[/bold], N = {size}, 30 % non-zero, noise variance "
         f"{experiment.NOISE:g}; {run.batches} batches of {run.rows} rows"

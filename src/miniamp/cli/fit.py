@@ -1,27 +1,49 @@
-"""`miniamp fit`: learn from a stream of rows, and stop and go on at will."""
+"""`miniamp fit`: learn to predict a column from the others."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import typer
-from rich.console import Console
+from numpy.typing import NDArray
 
-from miniamp.cli import choices, options
+import miniamp
+from miniamp import checks
+from miniamp.cli import learn, options
+from miniamp.cli.options import MissingRule, SolverName, TaskName, UnknownRule, noise_of, prior_of
+from miniamp.cli.run import Run
+from miniamp.cli.summary import errors_line
+from miniamp.errors import InvalidInputError
+from miniamp.streams import Stream, StreamBatch
+from miniamp.streams.sources import find_files
 
 if TYPE_CHECKING:
-    from miniamp.cli.run import Run
+    from miniamp.estimators import MiniAMPClassifier, MiniAMPRegressor
+
+    Predictor: TypeAlias = MiniAMPRegressor | MiniAMPClassifier
+
+#: Rows that are looked at to choose the size of a batch.
+SAMPLE = 1024
+#: Rows per batch at most, and from a pipe.
+MOST_ROWS, PIPE_ROWS = 10_000, 1000
+#: Batches there should be, so that there are predictions to compare, unless they become too small.
+FEW_BATCHES, LEAST_ROWS = 10, 32
+#: Numbers per batch at most: 64 MB.
+MOST_NUMBERS = 8_000_000
+
+Labels = NDArray[np.generic]
 
 
 def fit(
+    ctx: typer.Context,
     source: options.Source,
     target: options.Target,
-    task: options.Task = choices.Task.auto,
+    task: options.Task = TaskName.auto,
     prior: options.Prior = "gaussian",
     noise: options.Noise = "learn",
     memory: options.Memory = "auto",
-    solver: options.Solver = choices.Solver.auto,
+    solver: options.Solver = SolverName.auto,
     forget: options.Forget = None,
     half_life: options.HalfLife = None,
     intercept: options.Intercept = True,
@@ -29,8 +51,8 @@ def fit(
     batch_size: options.BatchSize = "auto",
     columns: options.Columns = None,
     categorical: options.Categorical = None,
-    missing: options.Missing = choices.Missing.error,
-    unknown: options.Unknown = choices.Unknown.error,
+    missing: options.Missing = MissingRule.error,
+    unknown: options.Unknown = UnknownRule.error,
     format_: options.Format = None,
     delimiter: options.Delimiter = None,
     header: options.Header = True,
@@ -43,85 +65,154 @@ def fit(
 ) -> None:
     """Learn to predict a column from the others, in one pass and bounded memory.
 
-    Every row is forecast before it is learned from, so the error shown is that on rows not seen.
-    Ctrl-C saves to the checkpoint; the same command goes on from there. Killed at any moment and
+    Every row is predicted before it is learned from, so the error shown is that on unseen rows.
+    Ctrl-C saves to the checkpoint; the same command resumes from there. Killed at any moment and
     started again, it ends with the same model bit for bit. From standard input, rows that were
-    learned already are skipped: pipe in the same rows again, or give --new-rows.
+    learned already are skipped: pipe in the same rows again, or use --new-rows.
 
     Example: miniamp fit houses.csv --target price --prior sparse --checkpoint houses.amp
     """
     if forget is not None and half_life is not None:
-        raise typer.BadParameter("say --forget or --half-life, not both")
-    if new_rows and checkpoint is None:
-        raise typer.BadParameter("--new-rows goes on from a --checkpoint; name it")
-    chosen = {
-        "target": target,
-        "task": task.value,
-        "prior": prior,
-        "noise": noise,
-        "memory": memory,
-        "solver": solver.value,
-        "forget": forget,
-        "half_life": half_life,
-        "intercept": intercept,
-        "classes": choices.listed(classes),
-        "batch_size": batch_size,
-        "columns": choices.listed(columns),
-        "categorical": choices.listed(categorical),
-        "missing": missing.value,
-        "unknown": unknown.value,
-        **options.reading(format_, delimiter, header),
+        raise typer.BadParameter("use --forget or --half-life, not both")
+    files = {
+        "checkpoint": ("--checkpoint", checkpoint),
+        "model": ("--output", output),
+        "report": ("--report", report),
     }
-    for name, path in (("--checkpoint", checkpoint), ("--output", output), ("--report", report)):
-        choices.require_place(name, path, source)
-    if report is not None:
-        import miniamp.report  # what it lacks is said before the work
-
-    from miniamp.cli.fit_run import FitRun
-    from miniamp.cli.learning import learned, run_of
-
-    run = run_of(FitRun, checkpoint, source, chosen, new_rows, quiet=as_json)
-    outcome = learned(run, checkpoint, every, quiet=as_json)
-    if output is not None:
-        run.save(output)
-    if report is not None:
-        with run.named() as estimator:
-            miniamp.report.write_report(estimator, report)
-    _conclude(run, outcome, {"checkpoint": checkpoint, "model": output, "report": report}, as_json)
+    learn.execute(FitRun, ctx.params, files)
 
 
-def _conclude(
-    run: Run, outcome: dict[str, Any], files: dict[str, Path | None], as_json: bool
-) -> None:
-    from miniamp.cli.learning import files_written
-    from miniamp.cli.run import feature_names
-    from miniamp.cli.summary import described, show, write_json
+class FitRun(Run["Predictor"]):
+    """A regression or classification."""
 
-    assert run.reading is not None
-    about = described(run.estimator, feature_names(run.reading))
-    written = files_written(files)
-    if as_json:
-        write_json(
-            {
-                **about,
-                "source": run.source,
-                "batch_rows": run.batch_rows,
-                "rows_resumed": run.resumed,
-                **outcome,
-                "files": written,
-                "history": run.estimator.history_,
-            }
+    command = "fit"
+
+    def chosen_rows(self) -> int:
+        prior_of(self.options["prior"]), noise_of(self.options["noise"])
+        size = self.options["batch_size"]
+        if size != "auto":
+            return int(size)
+        if self.source == "-":
+            return PIPE_ROWS
+        # A look only: what is wrong with the rows is reported when they are read in earnest.
+        self.batch_rows = SAMPLE
+        stream = self.stream()
+        first = next(iter(stream))
+        affordable = miniamp.estimators.batching.auto_rows(
+            self.new_estimator(first)._settings(), first.X
         )
-        return
-    console = Console()
-    show(about, console)
-    console.print(
-        f"{outcome['rows_this_time']:,} rows in {outcome['seconds']:.1f} s, "
-        f"{outcome['rows_per_second']:,.0f} rows a second, {run.batch_rows:,} a batch",
-        highlight=False,
-    )
-    for name, path in written.items():
-        if path is not None:
-            console.print(f"{name}: {path}", soft_wrap=True, highlight=False, markup=False)
-    if not any(written.values()):
-        console.print("the model was not kept; write it with --output m.amp")
+        if affordable < first.rows:
+            return affordable
+        features = max(1, len(first.feature_names))
+        total = first.rows if first.rows < SAMPLE else stream.rows or self._estimated_rows()
+        most = min(MOST_ROWS, MOST_NUMBERS // features)
+        return max(1, min(max(total // FEW_BATCHES, LEAST_ROWS, 2 * features), most))
+
+    def _estimated_rows(self) -> int:
+        """Rows of a source of text, by the length of its first lines."""
+        paths = find_files(self.source)
+        with paths[0].open("rb") as file:
+            head = file.read(1 << 20)
+        size = sum(path.stat().st_size for path in paths)
+        return size * (head.count(b"\n") + 1) // max(1, len(head))
+
+    def stream(self, again: bool = False, **more: Any) -> Stream:
+        # Classes that are no numbers make the target text, even where it begins with numbers.
+        classes = self.options.get("classes")
+        labels = "auto" if classes is None else _numbers(classes) is None
+        return super().stream(again, labels=labels, **more)
+
+    def new_estimator(self, first: StreamBatch) -> Predictor:
+        task = self.options["task"]
+        if task == "auto":
+            task = "classification" if _has_classes(first.y) else "regression"
+        cls = miniamp.MiniAMPRegressor if task == "regression" else miniamp.MiniAMPClassifier
+        forget = self.options.get("forget", 1.0)
+        if "half_life" in self.options:
+            forget = 0.5 ** (first.rows / self.options["half_life"])
+        size, memory = self.options["batch_size"], self.options["memory"]
+        return cls(
+            prior=prior_of(self.options["prior"]),
+            noise=noise_of(self.options["noise"]),
+            batch_size=size if size == "auto" else int(size),
+            memory=memory if memory == "auto" else int(memory),
+            forget=forget,
+            solver=self.options["solver"],
+            fit_intercept=self.options["intercept"],
+        )
+
+    def absorb(self, estimator: Predictor, batch: StreamBatch) -> None:
+        assert batch.y is not None
+        given, y = {}, batch.y
+        if isinstance(estimator, miniamp.MiniAMPClassifier):
+            y = labels_of(y)
+            known = self._known_classes(estimator, y)
+            _require_classes(y, known, batch.position)
+            given = {} if hasattr(estimator, "classes_") else {"classes": known}
+        elif y.dtype.kind not in "fiu":
+            raise checks.refuse(
+                "target", "text", "numbers for a regression", "use {task=classification}"
+            )
+        try:
+            estimator.partial_fit(batch.X, y, **given)
+        except InvalidInputError as error:
+            raise (error.relabelled("target") if error.argument == "y" else error) from None
+
+    def progress(self) -> str:
+        return errors_line(self.estimator.history_, hasattr(self.estimator, "classes_"))
+
+    def _known_classes(self, estimator: Predictor, y: Labels) -> Labels:
+        """Those of the first batch, or all that were named."""
+        known = getattr(estimator, "classes_", None)
+        if known is not None:
+            return np.asarray(known)
+        classes = self.options.get("classes")
+        if classes is None:
+            return np.unique(y)
+        numbers = _numbers(classes) if y.dtype.kind in "fiu" else None
+        return np.unique(classes if numbers is None else labels_of(numbers))
+
+
+def _require_classes(y: Labels, known: Labels, position: int) -> None:
+    """Refuse labels that are no classes, or that are none of the known ones."""
+    if y.dtype.kind == "f":
+        broken = y[y != np.rint(y)]
+        raise checks.refuse(
+            "target",
+            f"{(broken if len(broken) else y)[0]:g}",
+            "text or whole numbers for classes",
+            "use {task=regression}",
+        )
+    unknown = np.setdiff1d(y, known)
+    if len(unknown) or len(known) < 2:
+        raise checks.refuse(
+            "target",
+            f"the class {str(unknown[0])!r} in the rows before {position}"
+            if len(unknown)
+            else f"one class, {str(y[0])!r}, in the rows before {position}",
+            ", ".join(str(name) for name in known) if len(unknown) else "at least two classes",
+            "list all with {classes=a,b,c}, or use larger batches",
+        )
+
+
+def labels_of(y: Labels) -> Labels:
+    """Targets as labels: whole numbers are written without a point."""
+    if y.dtype.kind == "f" and np.array_equal(y, np.rint(y)) and np.abs(y).max() < 2**53:
+        return y.astype(np.int64)
+    return y
+
+
+def _numbers(classes: list[str]) -> Labels | None:
+    """The classes as numbers; None if one is none."""
+    try:
+        return np.array([float(name) for name in classes])
+    except ValueError:
+        return None
+
+
+def _has_classes(y: Labels | None) -> bool:
+    """Text, or two whole numbers."""
+    if y is None or y.dtype.kind != "f":
+        return True
+    values = np.unique(y)
+    return len(values) == 2 and bool(np.array_equal(values, np.rint(values)))

@@ -1,57 +1,51 @@
-"""`miniamp inspect`: what is in a model."""
+"""`miniamp inspect`: what a model holds."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-import typer
 from rich.console import Console
 
-from miniamp.cli import options
+from miniamp.cli import options, summary
+from miniamp.cli.run import State, feature_names, opened
+
+Top = Annotated[
+    int,
+    options.option(
+        None,
+        "NUMBER",
+        "Coefficients to list, strongest first; of clusters, features (at most 4).",
+        min=0,
+    ),
+]
 
 
-def inspect(
-    model: options.ModelFile,
-    top: Annotated[
-        int,
-        typer.Option(
-            metavar="NUMBER",
-            help="Coefficients to list, strongest first; of clusters, features (at most 4).",
-            min=0,
-        ),
-    ] = 10,
-    as_json: options.AsJSON = False,
-) -> None:
-    """Show what a model is, what it has seen, its strongest coefficients, and its health.
+def inspect(model: options.ModelFile, top: Top = 10, as_json: options.AsJSON = False) -> None:
+    """Show what a model is, what it was learned from, its strongest coefficients, and its health.
 
     Strongest means furthest from zero in units of their own uncertainty. Means and standard
-    deviations are those of the posterior, in the units of the source. Of a clustering: the share
+    deviations are those of the posterior, in the units of the source. For a clustering: the share
     and the centre of every cluster.
 
     Example: miniamp inspect houses.amp --top 20
     """
-    from miniamp.cli import centres, summary
-    from miniamp.cli.run import feature_names, opened
-
     estimator, saved = opened(model)
     if saved is not None:
         names = feature_names(saved["reading"])
     else:
-        known = getattr(estimator, "feature_names_in_", None)
-        names = tuple(f"x{j}" for j in range(estimator.n_features_in_)) if known is None else known
-    # Either has `described` and `show`.
-    words: Any = centres if hasattr(estimator, "cluster_centers_") else summary
-    about = words.described(estimator, names, top)
+        numbered = [f"x{j}" for j in range(estimator.n_features_in_)]
+        names = tuple(getattr(estimator, "feature_names_in_", numbered))
+    about = summary.described(estimator, names, top)
     if as_json:
-        summary.write_json({**about, **_of_run(saved), "history": estimator.history_})
+        summary.write_json({**about, **_origin(saved), "history": estimator.history_})
         return
     console = Console()
-    words.show(about, console)
-    for name, value in _of_run(saved).items():
+    summary.show(about, console)
+    for name, value in _origin(saved).items():
         console.print(f"{name}: {value}", soft_wrap=True, markup=False, highlight=False)
 
 
-def _of_run(saved: dict[str, Any] | None) -> dict[str, Any]:
+def _origin(saved: State | None) -> dict[str, object]:
     """Where the rows came from."""
     if saved is None:
         return {}

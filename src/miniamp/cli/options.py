@@ -1,19 +1,78 @@
-"""The options of the commands, with their help; those with the same name mean the same."""
+"""The options that commands share, with their help, and how their values are read."""
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from miniamp.cli import choices
+from miniamp import channels, checks, priors
+from miniamp.channels.base import Channel
+from miniamp.errors import InvalidInputError
+from miniamp.parametric import Parametric
+from miniamp.priors import ScalarPrior
 
+P = TypeVar("P", bound=Parametric)
 MODEL, ROWS, FILES = "The model", "The rows", "Files and output"
 
+TaskName = StrEnum("TaskName", "auto regression classification")
+MissingRule = StrEnum("MissingRule", "error mean drop")
+UnknownRule = StrEnum("UnknownRule", "error ignore")
+FormatName = StrEnum("FormatName", "csv parquet arrow npy npz libsvm jsonl")
+SolverName = StrEnum("SolverName", "auto amp robust")
 
-def _option(panel: str | None, metavar: str | None, text: str, *names: str, **more: Any) -> Any:
+#: Priors and channels by name.
+PRIORS: dict[str, type[ScalarPrior]] = {
+    "gaussian": priors.Gaussian,
+    "sparse": priors.GaussBernoulli,
+    "laplace": priors.Laplace,
+    "nonnegative": priors.NonNegativeGaussian,
+}
+CHANNELS: dict[str, type[Channel]] = {
+    "gaussian": channels.Gaussian,
+    "student-t": channels.StudentT,
+    "poisson": channels.Poisson,
+    "probit": channels.Probit,
+    "logistic": channels.Logistic,
+}
+
+
+def auto_or_count(least: int) -> Callable[[str], str]:
+    """A check of options that take "auto" or a whole number of at least `least`."""
+
+    def checked(value: str) -> str:
+        if value == "auto" or (value.isdecimal() and int(value) >= least):
+            return value
+        raise typer.BadParameter(f"got {value!r}, expected auto or a whole number >= {least}")
+
+    return checked
+
+
+def within(low: float, high: float, closed: bool = False) -> Callable[[float | None], float | None]:
+    """A check of numbers above `low` and below `high`, or at most `high` where `closed`."""
+    bounds = f"above {low:g} and {'at most' if closed else 'below'} {high:g}"
+
+    def checked(value: float | None) -> float | None:
+        if value is not None and not (low < value < high or (closed and value == high)):
+            raise typer.BadParameter(f"got {value:g}, expected a number {bounds}")
+        return value
+
+    return checked
+
+
+def option(panel: str | None, metavar: str | None, text: str, *names: str, **more: Any) -> Any:
+    """An option; without a default in the help where it has none."""
     return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=panel, **more)
+
+
+def optional(panel: str | None, metavar: str, text: str, *names: str, **more: Any) -> Any:
+    """An option that may be left out."""
+    return option(panel, metavar, text, *names, show_default=False, **more)
 
 
 Source = Annotated[
@@ -33,30 +92,30 @@ ModelFile = Annotated[
         show_default=False,
     ),
 ]
-AsJSON = Annotated[bool, _option(FILES, None, "Print JSON, and no progress.", "--json")]
+AsJSON = Annotated[bool, option(FILES, None, "Print JSON, and no progress.", "--json")]
 
 # What is learned.
 Target = Annotated[
-    str, _option(None, "COLUMN", "The column to predict: its name, or #3 for its number (from 0).")
+    str, option(None, "COLUMN", "The column to predict: its name, or #3 for its number (from 0).")
 ]
 Task = Annotated[
-    choices.Task,
-    _option(
+    TaskName,
+    option(
         None, "TASK", "regression, classification, or auto: text or two whole numbers are classes."
     ),
 ]
 Prior = Annotated[
     str,
-    _option(
+    option(
         MODEL,
         "PRIOR",
-        "gaussian, sparse, laplace or nonnegative, learned from the rows; or held fixed, such as "
+        f"{', '.join(PRIORS)}: learned from the rows; or fixed with numbers, such as "
         "sparse:rho=0.1,var=2.",
     ),
 ]
 Noise = Annotated[
     str,
-    _option(
+    option(
         MODEL,
         "NOISE",
         "learn, a variance, or a channel: student-t:df=4 (outliers), poisson (counts), logistic.",
@@ -64,115 +123,89 @@ Noise = Annotated[
 ]
 Memory = Annotated[
     str,
-    _option(
+    option(
         MODEL,
         "ROWS",
-        "Pseudo-rows that keep correlations from batch to batch: auto, or 0 for none.",
-        callback=choices.auto_or_count(0),
+        "Remembered rows, which keep correlations between batches: auto, or 0 for none.",
+        callback=auto_or_count(0),
     ),
 ]
 Solver = Annotated[
-    choices.Solver,
-    _option(
+    SolverName,
+    option(
         MODEL, "SOLVER", "amp for independent features, robust for any; auto looks at the rows."
     ),
 ]
 Forget = Annotated[
     float | None,
-    _option(
+    optional(
         MODEL,
         "FACTOR",
-        "For drifting streams: what is known counts this many times as much when a batch comes, "
-        "such as 0.95.",
-        callback=choices.fraction,
-        show_default=False,
+        "For drifting streams: the weight of earlier batches is multiplied by this with every "
+        "batch, such as 0.95.",
+        callback=within(0, 1, closed=True),
     ),
 ]
 HalfLife = Annotated[
     float | None,
-    _option(
+    optional(
         MODEL,
         "ROWS",
-        "The same in other words: rows after which what is known counts half.",
-        callback=choices.positive,
-        show_default=False,
+        "The same as a number of rows after which earlier ones count half.",
+        callback=within(0, float("inf")),
     ),
 ]
 Intercept = Annotated[
-    bool, _option(MODEL, None, "Whether to add an intercept.", "--intercept/--no-intercept")
+    bool, option(MODEL, None, "Whether to add an intercept.", "--intercept/--no-intercept")
 ]
 Classes = Annotated[
     str | None,
-    _option(
-        MODEL,
-        "LIST",
-        "All classes there will be, a,b,c; by default those of the first batch.",
-        show_default=False,
-    ),
+    optional(MODEL, "LIST", "All classes, a,b,c; by default those of the first batch."),
 ]
 
 # The rows.
 BatchSize = Annotated[
     str,
-    _option(
+    option(
         ROWS,
         "ROWS",
-        "Rows a batch; auto takes what the solver can afford (1000 from a pipe).",
-        callback=choices.auto_or_count(1),
+        "Rows per batch; auto takes what the solver can afford (1000 from a pipe).",
+        callback=auto_or_count(1),
     ),
 ]
 Columns = Annotated[
-    str | None,
-    _option(
-        ROWS, "LIST", "Feature columns, a,b,c; all but the target by default.", show_default=False
-    ),
+    str | None, optional(ROWS, "LIST", "Feature columns, a,b,c; all but the target by default.")
 ]
 Categorical = Annotated[
     str | None,
-    _option(
-        ROWS, "LIST", "Columns to read as categories, a,b,c; those of text by default.",
-        show_default=False,
-    ),
-]  # fmt: skip
+    optional(ROWS, "LIST", "Columns to read as categories, a,b,c; those of text by default."),
+]
 Missing = Annotated[
-    choices.Missing,
-    _option(
+    MissingRule,
+    option(
         ROWS,
         "RULE",
-        "Where a value is missing: error stops, mean fills in the column's, drop leaves the row "
-        "out.",
+        "For a missing value: error stops, mean inserts the column's mean, drop skips the row.",
     ),
 ]
 Unknown = Annotated[
-    choices.Unknown,
-    _option(
+    UnknownRule,
+    option(
         ROWS,
         "RULE",
-        "At a category that the first batch did not have: error stops, ignore takes it as none.",
+        "For a category that was not in the first batch: error stops, ignore counts it as none.",
     ),
 ]
 Format = Annotated[
-    choices.Format | None,
-    _option(
-        ROWS,
-        "FORMAT",
-        "csv, parquet, arrow, npy, npz, libsvm or jsonl, where the name does not tell.",
-        "--format",
-        show_default=False,
-    ),
+    FormatName | None,
+    optional(ROWS, "FORMAT", f"{', '.join(FormatName)}, if the name does not tell.", "--format"),
 ]
 Delimiter = Annotated[
-    str | None,
-    _option(
-        ROWS,
-        "SIGN",
-        "The sign between the cells of a CSV, where it is not found by itself.",
-        show_default=False,
-    ),
+    str | None, optional(ROWS, "SEPARATOR", "The separator of a CSV, if it is not detected.")
 ]
 Header = Annotated[
     bool,
-    _option(
+    option(
         ROWS,
         None,
         "Whether a CSV begins with the names of its columns (else x0, x1, ...).",
@@ -183,42 +216,154 @@ Header = Annotated[
 # Files.
 Checkpoint = Annotated[
     Path | None,
-    _option(
-        FILES,
-        "FILE",
-        "Keep the state here; the same command goes on from it, bit for bit.",
-        show_default=False,
-    ),
+    optional(FILES, "FILE", "Keep the state here; the same command resumes from it, bit for bit."),
 ]
-Every = Annotated[int, _option(FILES, "BATCHES", "Batches between two checkpoints.", min=1)]
+Every = Annotated[int, option(FILES, "BATCHES", "Batches between two checkpoints.", min=1)]
 NewRows = Annotated[
     bool,
-    _option(
-        FILES,
-        None,
-        "Go on from the checkpoint with another source: all its rows are new.",
+    option(
+        FILES, None, "Resume from the checkpoint with another source: all its rows are new.",
         "--new-rows",
     ),
-]
+]  # fmt: skip
 ModelOutput = Annotated[
-    Path | None,
-    _option(
-        FILES, "FILE", "Write the model here at the end.", "--output", "-o", show_default=False
-    ),
+    Path | None, optional(FILES, "FILE", "Write the model here at the end.", "--output", "-o")
 ]
-Report = Annotated[
-    Path | None,
-    _option(FILES, "FILE", "Write an HTML report here at the end.", show_default=False),
-]
+Report = Annotated[Path | None, optional(FILES, "FILE", "Write an HTML report here at the end.")]
 
 
-def reading(format_: choices.Format | None, delimiter: str | None, header: bool) -> dict[str, Any]:
-    """Options of `open_stream` for the format, only those that were given."""
-    given: dict[str, Any] = {}
-    if format_ is not None:
-        given["format"] = str(format_)
-    if delimiter is not None:
-        given["delimiter"] = delimiter.replace("\\t", "\t")
-    if not header:
-        given["header"] = False
-    return given
+def listed(value: str) -> list[str]:
+    """`a,b,c` as a list of names.
+
+    Examples
+    --------
+    >>> listed("age, city")
+    ['age', 'city']
+    """
+    return [name.strip() for name in value.split(",") if name.strip()]
+
+
+def column(value: str) -> str | int:
+    """A column's name, or its number where it was written as `#3` or `#-1`.
+
+    Examples
+    --------
+    >>> column("price"), column("#-1")
+    ('price', -1)
+    """
+    if value.startswith("#") and value[1:].removeprefix("-").isdecimal():
+        return int(value[1:])
+    return value
+
+
+def prior_of(given: str) -> str | ScalarPrior:
+    """A prior by its name, to be learned, or with numbers, `sparse:rho=0.1`, to be held fixed.
+
+    Examples
+    --------
+    >>> prior_of("sparse"), prior_of("laplace:scale=2")
+    ('sparse', Laplace(scale=2))
+    """
+    name, _, numbers = given.partition(":")
+    if name not in PRIORS:
+        raise typer.BadParameter(
+            f"got {given!r}, expected one of {', '.join(PRIORS)}, or with numbers like "
+            "sparse:rho=0.1",
+            param_hint="--prior",
+        )
+    return _made(PRIORS[name], numbers, "--prior") if numbers else name
+
+
+def noise_of(given: str) -> str | float | Channel:
+    """The noise: `learn`, a variance, or a channel such as `student-t:df=4,scale=1`.
+
+    Examples
+    --------
+    >>> noise_of("learn"), noise_of("0.5"), noise_of("logistic")
+    ('learn', 0.5, Logistic())
+    """
+    if given == "learn":
+        return given
+    try:
+        variance = float(given)
+    except ValueError:
+        return channel_of(given, "--noise")
+    if not 0.0 <= variance < float("inf"):
+        raise typer.BadParameter(f"got {given}, expected a variance >= 0", param_hint="--noise")
+    return variance
+
+
+def channel_of(given: str, name_of_option: str) -> Channel:
+    """A channel by its name, with numbers where it has some: `gaussian:var=0.1`."""
+    name, _, numbers = given.partition(":")
+    if name not in CHANNELS:
+        raise typer.BadParameter(
+            f"got {given!r}, expected learn, a variance, or one of "
+            f"{', '.join(CHANNELS)} with numbers like student-t:df=4",
+            param_hint=name_of_option,
+        )
+    return _made(CHANNELS[name], numbers, name_of_option)
+
+
+def _made(cls: type[P], numbers: str, name: str) -> P:
+    """An object of the class from `name=number,name=number`."""
+    values: dict[str, float] = {}
+    for pair in listed(numbers):
+        key, _, number = pair.partition("=")
+        try:
+            values[key.strip()] = float(number)
+        except ValueError:
+            raise typer.BadParameter(
+                f"got {pair!r}, expected name=number", param_hint=name
+            ) from None
+    strange = sorted(values.keys() - set(cls.names))
+    if strange:
+        names = ", ".join(cls.names) or "nothing: it has none"
+        raise typer.BadParameter(f"got {numbers!r}, expected numbers for {names}", param_hint=name)
+    try:
+        return cls(**values)
+    except InvalidInputError as error:
+        raise typer.BadParameter(str(error), param_hint=name) from None
+
+
+def require_outputs(outputs: Mapping[str, Path | None], source: str | None = None) -> None:
+    """Refuse, before any work, outputs that cannot be written or would overwrite each other.
+
+    Parameters
+    ----------
+    outputs : dict
+        The path of each option that names a file; - is standard output.
+    source : str, optional
+        Where the rows come from, which no output may replace.
+    """
+    taken: dict[Path, str] = {}
+    if source is not None and Path(source).exists():
+        taken[Path(source).resolve()] = "the source itself"
+    for name, path in outputs.items():
+        if path is None or str(path) == "-":
+            continue
+        _require_place(name, path)
+        for place in (path.resolve(), path.with_name(f"{path.name}.previous").resolve()):
+            if place in taken:
+                raise checks.refuse(name, path, f"another file than {taken[place]}", "rename it")
+            taken[place] = f"that of {name}"
+
+
+def _require_place(name: str, path: Path) -> None:
+    if path.is_dir():
+        raise checks.refuse(name, f"{path}, which is a folder", "a file", "add a name to it")
+    if not path.parent.is_dir():
+        raise checks.refuse(
+            name,
+            path,
+            "a folder that exists",
+            f"the folder {path.parent} does not exist: create it",
+        )
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+        writable = not path.exists() or os.access(path, os.W_OK)
+    except OSError:
+        writable = False
+    if not writable:
+        raise checks.refuse(name, path, "a place that can be written", "check its permissions")

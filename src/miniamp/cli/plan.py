@@ -1,97 +1,97 @@
-"""`miniamp plan`: which batch size to take, before any data have been seen."""
+"""`miniamp plan`: which batch size to use, before any data are seen."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from miniamp.cli import choices, options
+import miniamp
+from miniamp.channels.base import Channel
+from miniamp.cli import options
+from miniamp.cli.options import channel_of, option, optional, prior_of, within
+from miniamp.cli.summary import write_json
+from miniamp.errors import MissingExtraError
+from miniamp.priors import GaussBernoulli, Gaussian, ScalarPrior
+
+if TYPE_CHECKING:
+    from miniamp.theory import Plan
+
+Features = Annotated[int, optional(None, "N", "Number of coefficients.", min=1)]
+Sparsity = Annotated[
+    float | None,
+    optional(
+        None,
+        "SHARE",
+        "Share of the coefficients that are not zero, each of variance 1; 1 by default.",
+        callback=within(0, 1, closed=True),
+    ),
+]
+Prior = Annotated[
+    str | None,
+    optional(
+        None,
+        "PRIOR",
+        "Instead of --sparsity: gaussian, sparse, laplace or nonnegative, with numbers such as "
+        "laplace:scale=2.",
+    ),
+]
+Noise = Annotated[float, option(None, "VARIANCE", "Variance of the noise on every row.", min=0.0)]
+ChannelName = Annotated[
+    str,
+    option(
+        None,
+        "CHANNEL",
+        "How rows are observed: gaussian or probit (with --noise), logistic, poisson, "
+        "student-t:df=4.",
+    ),
+]
+TargetMSE = Annotated[
+    float | None,
+    optional(
+        None,
+        "ERROR",
+        "Mean squared error to reach; one percent of the prior variance by default.",
+        callback=within(0, float("inf")),
+    ),
+]
+BudgetRows = Annotated[int | None, optional(None, "ROWS", "Rows available at most.", min=1)]
+MaxMemory = Annotated[
+    str | None, optional(None, "BYTES", "Memory for a batch at most, such as 500MB.")
+]
+Plot = Annotated[
+    Path | None,
+    optional(None, "FILE", "Draw the predicted learning curves here (.png, .pdf or .svg)."),
+]
 
 
 def plan(
-    features: Annotated[
-        int, typer.Option(metavar="N", help="Number of coefficients.", min=1, show_default=False)
-    ],
-    sparsity: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Share of the coefficients that are not zero, each of variance 1; 1 by default.",
-            callback=choices.fraction,
-            show_default=False,
-        ),
-    ] = None,
-    prior: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PRIOR",
-            help="Instead of --sparsity: gaussian, sparse, laplace or nonnegative, with numbers "
-            "such as laplace:scale=2.",
-            show_default=False,
-        ),
-    ] = None,
-    noise: Annotated[
-        float,
-        typer.Option(metavar="VARIANCE", help="Variance of the noise on every row.", min=0.0),
-    ] = 0.01,
-    channel: Annotated[
-        str,
-        typer.Option(
-            metavar="CHANNEL",
-            help="How rows are seen: gaussian or probit (with --noise), logistic, poisson, "
-            "student-t:df=4.",
-        ),
-    ] = "gaussian",
-    target_mse: Annotated[
-        float | None,
-        typer.Option(
-            metavar="ERROR",
-            help="Mean squared error to reach; one percent of the prior variance by default.",
-            callback=choices.positive,
-            show_default=False,
-        ),
-    ] = None,
-    budget_rows: Annotated[
-        int | None,
-        typer.Option(
-            metavar="ROWS", help="Rows that can be had at most.", min=1, show_default=False
-        ),
-    ] = None,
-    max_memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="BYTES", help="What a batch may take, such as 500MB.", show_default=False
-        ),
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Draw the predicted learning curves here (.png, .pdf or .svg).",
-            show_default=False,
-        ),
-    ] = None,
+    features: Features,
+    sparsity: Sparsity = None,
+    prior: Prior = None,
+    noise: Noise = 0.01,
+    channel: ChannelName = "gaussian",
+    target_mse: TargetMSE = None,
+    budget_rows: BudgetRows = None,
+    max_memory: MaxMemory = None,
+    plot: Plot = None,
     as_json: options.AsJSON = False,
 ) -> None:
-    """Say which batch size to take, from the theory alone, and what each would cost.
+    """Choose a batch size from the theory alone, and show what each one costs.
 
-    For independent features, state evolution foretells the error after every batch: how many rows
-    a target needs and how much memory a batch takes. Rows have entries of variance 1/N.
+    For independent features, state evolution predicts the error after every batch: how many rows a
+    target needs and how much memory a batch takes. Rows have entries of variance 1/N.
 
     Example: miniamp plan --features 10000 --sparsity 0.05 --noise 1e-4 --target-mse 1e-3
     """
     if sparsity is not None and prior is not None:
-        raise typer.BadParameter("say --sparsity or --prior, not both")
-    choices.require_place("--plot", plot)
+        raise typer.BadParameter("use --sparsity or --prior, not both")
+    options.require_outputs({"--plot": plot})
     if plot is not None and plot.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise typer.BadParameter(f"got {plot}, expected .png, .pdf or .svg", param_hint="--plot")
-
-    from miniamp import theory
-
-    found = theory.plan(
+    found = miniamp.theory.plan(
         _prior(sparsity, prior),
         _channel(channel, noise),
         features,
@@ -100,60 +100,53 @@ def plan(
         max_memory=max_memory,
     )
     if as_json:
-        from miniamp.cli.summary import write_json
-
         write_json(_plain(found))
     else:
         Console().print(found)
     if plot is not None:
-        _draw(found, plot, quiet=as_json)
+        _draw(found, plot)
+        if not as_json:
+            Console().print(f"plot: {plot}", soft_wrap=True, highlight=False, markup=False)
 
 
-def _prior(sparsity: float | None, prior: str | None) -> Any:
-    from miniamp import priors
-
+def _prior(sparsity: float | None, prior: str | None) -> ScalarPrior:
     if prior is None:
         sparse = sparsity is not None and sparsity < 1.0
-        return priors.GaussBernoulli(rho=sparsity) if sparse else priors.Gaussian()
-    given = choices.prior_of(prior)
-    return getattr(priors, choices.PRIORS[given])() if isinstance(given, str) else given
+        return GaussBernoulli(rho=sparsity) if sparse else Gaussian()
+    given = prior_of(prior)
+    return options.PRIORS[given]() if isinstance(given, str) else given
 
 
-def _channel(name: str, noise: float) -> Any:
-    if name in ("gaussian", "probit"):
-        name = f"{name}:var={noise!r}"
-    return choices.channel_of(name, "--channel")
+def _channel(name: str, noise: float) -> Channel:
+    with_noise = f"{name}:var={noise!r}" if name in ("gaussian", "probit") else name
+    return channel_of(with_noise, "--channel")
 
 
-def _plain(found: Any) -> dict[str, Any]:
-    def one(choice: Any) -> dict[str, Any]:
-        names = ("name", "batch_rows", "alpha_b", "memory", "rows", "mse")
-        return {name: getattr(choice, name) for name in names}
-
+def _plain(found: Plan) -> dict[str, object]:
+    names = ("name", "batch_rows", "alpha_b", "memory", "rows", "mse")
+    pick, *choices = (
+        {name: getattr(choice, name) for name in names} for choice in (found.pick, *found.choices)
+    )
     return {
         "features": found.features,
         "target_mse": found.target_mse,
         "budget_rows": found.budget_rows,
         "max_memory": found.max_memory,
-        "pick": one(found.pick),
-        "choices": [one(choice) for choice in found.choices],
+        "pick": pick,
+        "choices": choices,
         "memory_cost": found.memory_cost,
         "hard_rows": found.hard_rows,
         "advice": found.advice(),
     }
 
 
-def _draw(found: Any, path: Path, quiet: bool) -> None:
-    from miniamp.errors import MissingExtraError
-
+def _draw(found: Plan, path: Path) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtraError(
-            'drawing needs matplotlib; install it with pip install "miniamp[report]"'
+            "--plot", "", "matplotlib to be installed", 'pip install "miniamp[report]"'
         ) from None
     figure = Figure(figsize=(7.0, 4.5), layout="constrained")
     found.plot(figure.subplots())
     figure.savefig(path, dpi=150)
-    if not quiet:
-        Console().print(f"plot: {path}", soft_wrap=True, highlight=False, markup=False)

@@ -20,9 +20,10 @@ from rich.progress import (
 )
 from rich.table import Table
 
+import miniamp
+
 if TYPE_CHECKING:
-    from miniamp.experiments.claims import Claim
-    from miniamp.experiments.tasks import Task
+    from miniamp.experiments import Claim, Task
 
 #: Columns of the tables where they go to a file.
 FILE_WIDTH = 150
@@ -30,43 +31,37 @@ FILE_WIDTH = 150
 _COLOURS = {"yes": "green", "no": "bold red"}
 
 
+Figure = Annotated[
+    str, typer.Argument(help="figure1, figure2, figure3, figure4, beyond, all, or one of beyond-*.")
+]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Small problems and few seeds: minutes in all.")
+]
+Out = Annotated[
+    Path | None, typer.Option(help="Folder for CSV, PNG and PDF; a run there is resumed.")
+]
+Seeds = Annotated[int | None, typer.Option(help="Realisations of each simulation.", min=1)]
+Jobs = Annotated[int, typer.Option(help="Processes at a time, one thread each.", min=1)]
+
+
 def reproduce(
-    figure: Annotated[
-        str,
-        typer.Argument(help="figure1, figure2, figure3, figure4, beyond, all, or one of beyond-*."),
-    ],
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Small problems and few seeds: minutes in all.")
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for CSV, PNG and PDF; a run there is taken up again."),
-    ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(help="Realisations of each simulation.", min=1)
-    ] = None,
-    jobs: Annotated[int, typer.Option(help="Processes at a time, one thread each.", min=1)] = 1,
+    figure: Figure, quick: Quick = False, out: Out = None, seeds: Seeds = None, jobs: Jobs = 1
 ) -> None:
-    """Compute a figure's numbers, draw it from them, and compare with what the paper says.
+    """Compute a figure's numbers, draw it from them, and compare with what the paper states.
 
     Without --out, everything goes to reproduced/ or, if quick, to reproduced-quick/. What is
-    finished there is not run again, so an interrupted run goes on where it was.
+    finished there is not run again, so an interrupted run resumes where it was.
     """
-    # Slow to load: not before there is something to do.
-    from miniamp.experiments.claims import outcome
-    from miniamp.experiments.figure import Scale, load, names
-    from miniamp.experiments.figure import reproduce as make
-
+    experiments = miniamp.experiments
     folder = out if out is not None else Path("reproduced-quick" if quick else "reproduced")
-    scale = Scale(quick, seeds)
+    scale = experiments.Scale(quick, seeds)
     console = Console()
     if not console.is_terminal:
         console = Console(width=FILE_WIDTH)
-    wanted = names(figure)
     every: list[Claim] = []
-    for name in wanted:
+    for name in experiments.names(figure):
         start = time.perf_counter()
-        title = load(name).title
+        title = experiments.load(name).title
         with Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -75,15 +70,17 @@ def reproduce(
             TimeRemainingColumn(),
             console=console,
         ) as progress:
-            bar = progress.add_task(f"{name:<13}", total=len(load(name).tasks(scale)))
-            claims = make(name, folder, scale, jobs, partial(_advance, progress, bar))
+            bar = progress.add_task(f"{name:<13}", total=len(experiments.load(name).tasks(scale)))
+            claims = experiments.reproduce(
+                name, folder, scale, jobs, partial(_advance, progress, bar)
+            )
         console.print(_table(f"{name}: {title}", claims))
         every += claims
         seconds = time.perf_counter() - start
         console.print(f"{folder / name}.png, .pdf and CSV files, in {seconds:.0f} s\n")
     failed = any(claim.failed for claim in every)
     colour = "red" if failed else "green"
-    console.print(f"[bold {colour}]{outcome(every)}[/bold {colour}]")
+    console.print(f"[bold {colour}]{experiments.outcome(every)}[/bold {colour}]")
     if failed:
         raise typer.Exit(1)
 

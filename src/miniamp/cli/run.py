@@ -1,192 +1,309 @@
-"""A run of `miniamp fit` or `miniamp cluster`: an estimator, a stream, and its place in it."""
+"""A run of `fit` or `cluster`: an estimator, a stream, and the position in it."""
 
 from __future__ import annotations
 
+import copy
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from miniamp.cli.choices import column
-from miniamp.cli.identity import fingerprint, require_same_options, require_same_source
-from miniamp.errors import InvalidInputError
-from miniamp.streams import Stream, StreamBatch, open_stream
+import miniamp
+from miniamp import checks
+from miniamp.cli.options import column, listed
+from miniamp.streams import Schema, Stream, StreamBatch, open_stream
+from miniamp.streams.sources import find_files
+
+if TYPE_CHECKING:
+    from miniamp.estimators import MiniAMPClassifier, MiniAMPClusterer, MiniAMPRegressor
+
+    Estimator: TypeAlias = MiniAMPRegressor | MiniAMPClassifier | MiniAMPClusterer
+
+    E = TypeVar("E", bound=Estimator)
+else:
+    E = TypeVar("E")
+
+#: What `batch.state()` gives, or a run that was saved.
+State: TypeAlias = Mapping[str, Any]
+#: Options by name.
+Options: TypeAlias = dict[str, Any]
+
+#: Bytes of the first file that tell one source from another. A file may grow at its end, or be
+#: corrected in rows that were not read yet, and is still the same.
+COMPARED = 4096
+#: Options without a say in the result.
+FILES = ("source", "checkpoint", "every", "new_rows", "output", "model", "report", "as_json")
+#: Options that are lists, a,b,c.
+LISTS = ("classes", "columns", "categorical")
+#: Options of the format.
+READING = ("format", "delimiter", "header")
 
 
-@dataclass
-class Run(ABC):
-    """What a checkpoint holds while it is being made.
+@dataclass(frozen=True)
+class Learned(Generic[E]):
+    """An estimator and the position in the stream that it has reached: replaced together."""
 
-    Attributes
+    estimator: E
+    reading: State
+
+
+class Run(ABC, Generic[E]):
+    """What a checkpoint holds, while it is made.
+
+    Parameters
     ----------
     source : str
         The rows, as given.
     options : dict
-        All options that have a say in the result, as given, by name.
+        All options that decide about the result, by name; see `options_of`.
+    saved : dict, optional
+        The run that a checkpoint holds.
+    learned : Learned, optional
+        The estimator and position of that checkpoint.
+
+    Attributes
+    ----------
     files : list of dict
         What the source was when the run began; see `fingerprint`.
     batch_rows : int
-        Rows of a batch.
-    estimator
-        None until the first batch has shown what it must be.
-    reading : dict or None
-        `batch.state()` of the last batch that was learned.
+        Rows per batch.
     resumed : int
         Rows that were learned before this process began.
-    unsaved : bool
-        Whether something was learned since the last checkpoint.
     """
 
     #: The name of the command.
     command: ClassVar[str]
 
-    source: str
-    options: dict[str, Any]
-    files: list[dict[str, Any]]
-    batch_rows: int
-    estimator: Any = None
-    reading: dict[str, Any] | None = None
-    resumed: int = 0
-    unsaved: bool = False
+    def __init__(
+        self,
+        source: str,
+        options: Options,
+        saved: State | None = None,
+        learned: Learned[E] | None = None,
+    ) -> None:
+        self.source, self.options = source, options
+        self.learned = self._written = learned
+        if saved is None:
+            self.files, self.resumed = fingerprint(source), 0
+            self.batch_rows = self.chosen_rows()
+        else:
+            assert learned is not None
+            self.files, self.batch_rows = saved["files"], saved["batch_rows"]
+            self.resumed = learned.estimator.n_samples_seen_
 
     @classmethod
-    @abstractmethod
-    def begun(cls, source: str, options: dict[str, Any]) -> Self:
-        """A new run."""
-
-    @classmethod
-    def taken_up(cls, path: Path, source: str, options: dict[str, Any], new_rows: bool) -> Self:
-        """The run whose checkpoint this is, where it stopped; refused if it is another one."""
+    def resume(cls, path: Path, source: str, options: Options, new_rows: bool) -> Self:
+        """The run that this checkpoint holds; refused if it is another one."""
         estimator, saved = opened(path)
         by = None if saved is None else saved.get("command", "fit")
         if saved is None or by != cls.command:
-            who = f"begun by miniamp {by}" if by else f"not begun by miniamp {cls.command}"
-            raise InvalidInputError(
-                f"{path}: holds a model that was {who}, expected a checkpoint of miniamp "
-                f"{cls.command}; name another --checkpoint"
+            raise checks.refuse(
+                f"{path}",
+                f"a model written by {f'miniamp {by}' if by else 'Python'}",
+                f"a checkpoint of miniamp {cls.command}",
+                "choose another {checkpoint}",
             )
-        require_same_options(path, options, saved["options"])
-        run = cls(source, options, saved["files"], saved["batch_rows"], estimator)
-        run.reading, run.resumed = saved["reading"], estimator.n_samples_seen_
-        try:
-            require_same_source(path, source, saved)
-            fresh = new_rows and source == "-"
-        except InvalidInputError:
-            if not new_rows:
-                raise
-            fresh = True
-        if fresh:
-            run.files = fingerprint(source)
-            run.reading = {**saved["reading"], "position": 0}
-        return run
+        _require_same_options(path, options, saved["options"])
+        same = _same_source(source, saved)
+        if not same and not new_rows:
+            raise checks.refuse(
+                f"{path}",
+                f"the rows of {_name(source)}",
+                f"those of {_name(saved['source'])} that it was begun with",
+                "use the same source to resume, {new_rows} to learn from this one as well, or "
+                "another {checkpoint} to start over",
+            )
+        reading = saved["reading"]
+        if new_rows and (source == "-" or not same):
+            saved = {**saved, "files": fingerprint(source)}
+            reading = {**reading, "position": 0}
+        return cls(source, options, saved, Learned(cast(E, estimator), reading))
+
+    @property
+    def estimator(self) -> E:
+        """The estimator that has learned all batches so far."""
+        assert self.learned is not None
+        return self.learned.estimator
+
+    @property
+    def rows(self) -> int:
+        """Rows learned so far."""
+        return 0 if self.learned is None else int(self.learned.estimator.n_samples_seen_)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of the features."""
+        assert self.learned is not None
+        return feature_names(self.learned.reading)
+
+    def learn(self, batch: StreamBatch) -> None:
+        """Learn one batch: estimator and position move on together, or not at all."""
+        estimator = self.new_estimator(batch) if self.learned is None else self.learned.estimator
+        # A copy learns, so that an interrupt at any moment leaves estimator and position in step.
+        successor = copy.copy(estimator)
+        self.absorb(successor, batch)
+        self.learned = Learned(successor, batch.state())
 
     def keep(self, checkpoint: Path | None) -> None:
-        """Write the checkpoint, where there is one and there is something new for it."""
-        if checkpoint is not None and self.unsaved:
+        """Write the checkpoint, if there is one and something new for it."""
+        if checkpoint is not None and self.learned is not self._written:
             self.save(checkpoint)
-            self.unsaved = False
+            self._written = self.learned
 
     def save(self, path: Path) -> None:
         """Write the checkpoint; it is a model that `predict` and `miniamp.load` read as well."""
-        with self.named():
-            self.estimator.save(
-                path,
-                {
-                    "command": self.command,
-                    "source": self.source,
-                    "files": self.files,
-                    "options": self.options,
-                    "batch_rows": self.batch_rows,
-                    "reading": self.reading,
-                },
-            )
+        assert self.learned is not None
+        state = {
+            "command": self.command,
+            "source": self.source,
+            "files": self.files,
+            "options": self.options,
+            "batch_rows": self.batch_rows,
+            "reading": dict(self.learned.reading),
+        }
+        self.named().save(path, state)
 
-    def named(self) -> AbstractContextManager[Any]:
-        """While entered, the estimator knows the names of its features."""
-        return named(self.estimator, self.reading)
+    def named(self) -> E:
+        """A copy of the estimator that knows the names of its features."""
+        named = copy.copy(self.estimator)
+        named.feature_names_in_ = np.array(self.feature_names, dtype=object)
+        return named
 
-    def stream(self) -> Stream:
-        """The rows that are left."""
-        return self._stream(self.batch_rows, self.reading)
-
-    def again(self) -> Stream:
-        """All rows of the source once more, read as they were learned."""
-        assert self.reading is not None
-        return self._stream(self.batch_rows, {**self.reading, "position": 0})
-
-    def learn(self, batch: StreamBatch) -> dict[str, Any]:
-        """Absorb one batch, all or nothing; gives its line of the history."""
-        self._absorb(batch)
-        self.reading, self.unsaved = batch.state(), True
-        entry: dict[str, Any] = self.estimator.history_[-1]
-        return entry
-
-    @abstractmethod
-    def told(self) -> str:
-        """What the progress shows of the latest batch."""
-
-    @abstractmethod
-    def _absorb(self, batch: StreamBatch) -> None:
-        """Learn from the batch, with a new estimator if it is the first."""
-
-    def _stream(self, rows: int, reading: dict[str, Any] | None, **more: Any) -> Stream:
+    def stream(self, again: bool = False, **more: Any) -> Stream:
+        """The rows that are left, or all of them `again`, read as they were learned."""
         options = self.options
-        names = ("format", "delimiter", "header")
-        extra = {name: options[name] for name in names if name in options}
+        reading = None if self.learned is None else self.learned.reading
+        if again and reading is not None:
+            reading = {**reading, "position": 0}
+        names, target = options.get("columns"), options.get("target")
         return open_stream(
             self.source,
-            column(options.get("target")),
-            rows,
-            columns=_columns(options["columns"]),
-            categorical="auto" if options["categorical"] is None else options["categorical"],
+            None if target is None else column(target),
+            self.batch_rows,
+            columns=None if names is None else [column(name) for name in names],
+            categorical=options.get("categorical", "auto"),
             missing=options["missing"],
             unknown=options["unknown"],
             resume=reading,
-            **extra,
+            **{name: options[name] for name in READING if name in options},
             **more,
         )
 
+    @abstractmethod
+    def chosen_rows(self) -> int:
+        """Rows per batch of a new run; refuses options that no run could use."""
 
-@contextmanager
-def named(estimator: Any, reading: dict[str, Any] | None) -> Iterator[Any]:
-    """A context in which an estimator that learned from arrays has the names of its features.
+    @abstractmethod
+    def new_estimator(self, first: StreamBatch) -> E:
+        """The estimator that the options and the first batch ask for, not fitted."""
 
-    Outside of it arrays come and go without a word about names.
+    @abstractmethod
+    def absorb(self, estimator: E, batch: StreamBatch) -> None:
+        """Let the estimator learn a batch, all or nothing."""
+
+    @abstractmethod
+    def progress(self) -> str:
+        """What the progress shows of the latest batch."""
+
+
+def options_of(given: Mapping[str, object]) -> Options:
+    """The options of a command line that decide about its result; those left out are not there.
+
+    Examples
+    --------
+    >>> options_of({"source": "a.csv", "columns": "a,b", "header": True, "format_": None})
+    {'columns': ['a', 'b']}
     """
-    if reading is None:
-        yield estimator
-        return
-    estimator.feature_names_in_ = np.array(feature_names(reading), dtype=object)
-    try:
-        yield estimator
-    finally:
-        del estimator.feature_names_in_
+    chosen: Options = {}
+    for name, value in given.items():
+        if value is None or name in FILES or (name == "header" and value):
+            continue
+        if name in LISTS:
+            value = listed(str(value))
+        elif isinstance(value, str):
+            value = str(value).replace("\t", "	")
+        chosen[name.rstrip("_")] = value
+    return chosen
 
 
-def opened(path: Path) -> tuple[Any, dict[str, Any] | None]:
-    """The estimator of a file, and what the command line wrote beside it, if it did."""
-    from miniamp import estimators
+def opened(path: Path) -> tuple[Estimator, State | None]:
+    """The estimator of a file, and what the command line wrote beside it, if it did.
 
+    A model of the command line learned from arrays and comes without names: the stream cares for
+    those.
+    """
     if path.is_dir():
-        raise InvalidInputError(f"{path}: is a folder, expected a file; name the model in it")
-    estimator = estimators.load(path)
+        raise checks.refuse(f"{path}", "a folder", "a file", "add the name of the model")
+    estimator: Estimator = miniamp.load(path)
     saved = getattr(estimator, "stream_", None)
     if not isinstance(saved, dict) or "reading" not in saved:
         return estimator, None
-    estimator.__dict__.pop("feature_names_in_", None)
-    return estimator, saved
+    return nameless(estimator), saved
 
 
-def feature_names(reading: dict[str, Any]) -> tuple[str, ...]:
+def nameless(estimator: Estimator) -> Estimator:
+    """A copy that takes arrays without asking for the names of their columns."""
+    made = copy.copy(estimator)
+    made.__dict__.pop("feature_names_in_", None)
+    return made
+
+
+def feature_names(reading: State) -> tuple[str, ...]:
     """The names of the features that a stream with this state gives."""
-    from miniamp.streams import Schema
-
     return tuple(Schema.from_dict(reading["schema"]).feature_names)
 
 
-def _columns(names: list[str] | None) -> list[str | int] | None:
-    return None if names is None else [c for c in map(column, names) if c is not None]
+def fingerprint(source: str) -> list[dict[str, str | int]]:
+    """The name of each file of the source, and of the first the checksum of its first bytes."""
+    if source == "-":
+        return []
+    first, *others = find_files(source)
+    with first.open("rb") as file:
+        head = file.read(COMPARED)
+    checksum = hashlib.sha256(head).hexdigest()
+    others_: list[dict[str, str | int]] = [{"name": path.name} for path in others]
+    return [{"name": first.name, "bytes": len(head), "sha256": checksum}, *others_]
+
+
+def _same_source(source: str, saved: State) -> bool:
+    """Whether the source begins with what was there before."""
+    if source == "-" or saved["source"] == "-":
+        return bool(source == saved["source"])
+    before = saved["files"]
+    paths = find_files(source)
+    with paths[0].open("rb") as file:
+        head = file.read(before[0]["bytes"])
+    # A lone file may be moved; among several the name decides the order.
+    names = [path.name for path in paths[: len(before)]]
+    ordered = len(before) == 1 or names == [file["name"] for file in before]
+    return ordered and hashlib.sha256(head).hexdigest() == before[0]["sha256"]
+
+
+def _require_same_options(path: Path, options: Options, saved: State) -> None:
+    """Refuse options that are not those of the checkpoint, naming the first that differs."""
+    for name in {**saved, **options}:
+        was, now = saved.get(name), options.get(name)
+        if was != now:
+            raise checks.refuse(
+                f"{path}",
+                _shown(name, now),
+                f"{_shown(name, was)} as it was begun with",
+                "use the same options to resume, or another {checkpoint} to start over",
+            )
+
+
+def _shown(name: str, value: object) -> str:
+    flag = f"--{name.replace('_', '-')}"
+    if value is None or value is False:
+        return f"no {flag}"
+    if value is True:
+        return flag
+    return f"{flag} {','.join(value) if isinstance(value, list) else value}"
+
+
+def _name(source: str) -> str:
+    return "standard input" if source == "-" else source

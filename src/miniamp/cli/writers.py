@@ -1,4 +1,4 @@
-"""Tables written batch by batch: a file is there when all of it is, or not at all."""
+"""Tables written batch by batch: the file appears when all of it is written."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from miniamp.errors import InvalidInputError
+from miniamp import checks
 from miniamp.streams.pieces import needed
 
 #: One batch of a table: columns of equal length by name.
@@ -33,9 +33,11 @@ def kind_of(path: Path) -> str:
         return "csv"
     kind = _KINDS.get(path.suffix.lower())
     if kind is None:
-        raise InvalidInputError(
-            f"--output: {path} ends in {path.suffix or 'nothing'!r}, expected .csv, .jsonl or "
-            ".parquet, or - for CSV on standard output; choose one"
+        raise checks.refuse(
+            "--output",
+            f"{path}",
+            "a name ending in .csv, .jsonl or .parquet, or - for CSV on standard output",
+            "rename it",
         )
     return kind
 
@@ -61,40 +63,29 @@ def writing(path: Path) -> Iterator[Writer]:
         return
     fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        with fresh.open("wb") as file:
-            writer = _writer(kind, file)
+        # Text has the same line ends on every system.
+        text = kind != "parquet"
+        with fresh.open(
+            "w" if text else "wb",
+            encoding="utf-8" if text else None,
+            newline="\n" if text else None,
+        ) as file:
+            writer = WRITERS[kind](file)
             yield writer
             writer.close()
         fresh.replace(path)
     except OSError as error:
-        raise InvalidInputError(
-            f"{path}: cannot be written ({error.strerror}); check the folder and the disk"
+        raise checks.refuse(
+            f"{path}", f"{error.strerror}", "a place to write to", "check the folder and the disk"
         ) from None
     finally:
         fresh.unlink(missing_ok=True)
 
 
-def _writer(kind: str, file: IO[bytes]) -> Writer:
-    if kind == "parquet":
-        return ParquetWriter(file)
-    text = _Text(file)
-    return CSVWriter(text) if kind == "csv" else JSONLinesWriter(text)
-
-
-class _Text:
-    """UTF-8 with plain line ends over a binary file, unbuffered: the file has a buffer itself."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-
-    def write(self, text: str) -> None:
-        self._file.write(text.encode())
-
-
 class CSVWriter:
     """Comma-separated values, with the names first."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: IO[str]) -> None:
         self._csv = csv.writer(file, lineterminator="\n")
         self._begun = False
 
@@ -109,9 +100,9 @@ class CSVWriter:
 
 
 class JSONLinesWriter:
-    """One JSON object a line."""
+    """One JSON object per line."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: IO[str]) -> None:
         self._file = file
 
     def write(self, table: Table) -> None:
@@ -124,7 +115,7 @@ class JSONLinesWriter:
 
 
 class ParquetWriter:
-    """Parquet, a row group a batch."""
+    """Parquet, one row group per batch."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._arrow = needed("pyarrow", "writing Parquet")
@@ -146,3 +137,10 @@ class ParquetWriter:
 def _list(column: Any) -> list[Any]:
     values: list[Any] = column.tolist() if hasattr(column, "tolist") else list(column)
     return values
+
+
+WRITERS: dict[str, Callable[[IO[Any]], Writer]] = {
+    "csv": CSVWriter,
+    "jsonl": JSONLinesWriter,
+    "parquet": ParquetWriter,
+}

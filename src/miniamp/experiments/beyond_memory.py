@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from miniamp import channels, priors
 from miniamp.absorb import Stop, absorb
+from miniamp.arrays import Array
 from miniamp.datasets import Problem, ensembles, glm_stream
 from miniamp.errors import ConflictError, ConflictWarning
 from miniamp.evidence import Batch, RobustBatch
 from miniamp.experiments import look
-from miniamp.experiments.claims import Claim, medians
-from miniamp.experiments.figure import Figure, Scale, Tables
+from miniamp.experiments.figure import Figure, Scale, Tables, Task
 from miniamp.experiments.streaming import MINI_AMP
-from miniamp.experiments.tables import Row, Table
-from miniamp.experiments.tasks import Task
+from miniamp.experiments.tables import Claim, Row, Table, medians
 from miniamp.posterior import Posterior
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
 HERE = "miniamp.experiments.beyond_memory"
 PRIOR, CHANNEL = priors.GaussBernoulli(rho=0.2), channels.Gaussian(var=1e-2)
 ALPHA_B, BATCHES = 0.25, 12
 #: Remembered rows over coefficients.
 SHARES = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
-DESIGNS: dict[str, Any] = {
+DESIGNS = {
     "correlated": ensembles.Correlated(correlation=0.9),
     "low_rank": ensembles.LowRank(factors=5, share=0.9),
     "ill_conditioned": ensembles.IllConditioned(condition=100.0),
@@ -102,16 +105,17 @@ def _row(kind: str, problem: Problem, belief: Posterior, seed: int, share: float
     }
 
 
-def _lasso(Phi: Any, y: Any, seed: int) -> Any:
+def _lasso(Phi: Array, y: Array, seed: int) -> Array:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LassoCV
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return LassoCV(cv=5, fit_intercept=False, random_state=seed).fit(Phi, y).coef_
+        model = LassoCV(cv=5, fit_intercept=False, random_state=seed).fit(Phi, y)
+    return np.asarray(model.coef_, dtype=float)
 
 
-def draw(tables: Tables) -> Any:
+def draw(tables: Tables) -> Canvas:
     """Errors above, coverage below, a column a design."""
     from matplotlib.figure import Figure as Canvas
 
@@ -128,7 +132,7 @@ def draw(tables: Tables) -> Any:
     return made
 
 
-def _draw_design(top: Any, low: Any, table: Table) -> None:
+def _draw_design(top: Axes, low: Axes, table: Table) -> None:
     # r = 0 has no place on a logarithmic axis: it stands where the ticks say so.
     dial, style = table.where(kind=DIAL), look.style(0)
     places = np.arange(len(SHARES), dtype=float)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from miniamp import channels, priors, theory
+from miniamp.channels import Channel
 from miniamp.experiments import look
-from miniamp.experiments.claims import CLOSE, CLOSE_QUICK, Claim, deviation, medians
-from miniamp.experiments.figure import Figure, Scale, Tables
+from miniamp.experiments.figure import Figure, Scale, Tables, Task
 from miniamp.experiments.streaming import MINI_AMP, THEORY, curve_rows, realisation
-from miniamp.experiments.tables import Row, Table
-from miniamp.experiments.tasks import Task
+from miniamp.experiments.tables import CLOSE, CLOSE_QUICK, Claim, Row, Table, deviation, medians
+from miniamp.priors import ScalarPrior
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.lines import Line2D
 
 HERE = "miniamp.experiments.beyond_parts"
 SIZES, ALPHA_MAX = (0.25, 0.5, 1.0), 4.0
@@ -20,8 +25,8 @@ class Model(NamedTuple):
     """A prior and a channel."""
 
     title: str
-    prior: Any
-    channel: Any
+    prior: ScalarPrior
+    channel: Channel
 
 
 MODELS = {
@@ -70,10 +75,10 @@ def simulated(model: str, alpha_b: float, seed: int, size: int) -> list[Row]:
     return realisation(what.prior, what.channel, size, alpha_b, batches, seed)
 
 
-def draw(tables: Tables) -> Any:
+def draw(tables: Tables) -> Canvas:
     """A panel a model."""
     made, axes = look.figure(10.0, 3.9, len(MODELS))
-    handles: dict[str, Any] = {}
+    handles: dict[str, Line2D] = {}
     for ax, (name, model), mark in zip(axes, MODELS.items(), "abc", strict=True):
         _draw_model(ax, tables[name], handles)
         look.letter(ax, mark, model.title)
@@ -83,7 +88,7 @@ def draw(tables: Tables) -> Any:
     return made
 
 
-def _draw_model(ax: Any, table: Table, handles: dict[str, Any]) -> None:
+def _draw_model(ax: Axes, table: Table, handles: dict[str, Line2D]) -> None:
     from matplotlib.lines import Line2D
 
     ax.set_yscale("log")

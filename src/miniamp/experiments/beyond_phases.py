@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from miniamp import channels, priors, theory
 from miniamp.experiments import look
-from miniamp.experiments.claims import Claim
-from miniamp.experiments.figure import Figure, Scale, Tables
-from miniamp.experiments.tables import Row
-from miniamp.experiments.tasks import Task
+from miniamp.experiments.figure import Figure, Scale, Tables, Task
+from miniamp.experiments.tables import Claim, Row
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 HERE = "miniamp.experiments.beyond_phases"
 PRIOR, CHANNEL = priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-8)
@@ -63,7 +64,7 @@ def edges(rho: list[float]) -> list[Row]:
     return rows
 
 
-def draw(tables: Tables) -> Any:
+def draw(tables: Tables) -> Canvas:
     """Errors in colour, edges as lines, the hard region hatched."""
     table, edges_ = tables["errors"], tables["edges"]
     made, (ax,) = look.figure(6.4, 4.6)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from miniamp import channels, priors, theory
 from miniamp.experiments import look
-from miniamp.experiments.claims import Claim
-from miniamp.experiments.figure import Figure, Scale, Tables
-from miniamp.experiments.tables import Row
-from miniamp.experiments.tasks import Task
+from miniamp.experiments.figure import Figure, Scale, Tables, Task
+from miniamp.experiments.tables import Claim, Row
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 HERE = "miniamp.experiments.beyond_plan"
 PRIOR = priors.GaussBernoulli(rho=0.3)
@@ -57,7 +58,7 @@ def needed(noise: float, points: int) -> list[Row]:
     return rows
 
 
-def draw(tables: Tables) -> Any:
+def draw(tables: Tables) -> Canvas:
     """One line a noise level, from online on the left to offline on the right."""
     table = tables["rows"]
     made, (ax,) = look.figure(6.0, 4.2)

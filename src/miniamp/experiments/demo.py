@@ -7,20 +7,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from miniamp import theory
+from miniamp import checks, theory
 from miniamp.absorb import Stop, absorb
 from miniamp.arrays import Array
 from miniamp.channels import Gaussian
 from miniamp.datasets import Problem, glm_stream
 from miniamp.designs import Averaged
-from miniamp.errors import InvalidInputError, MissingExtraError
+from miniamp.errors import MissingExtraError
 from miniamp.evidence import Batch, MeanFieldBatch, adf
 from miniamp.posterior import Posterior
 from miniamp.priors import GaussBernoulli
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import SubFigure
 
 RHO, NOISE, ALPHA_B, ALPHA = 0.3, 1e-8, 0.35, 3.0
 
@@ -35,19 +39,19 @@ LOOKS = {
 }
 
 
-def _mini_amp(belief: Posterior, Phi: Any, y: Array, channel: Gaussian) -> Posterior:
+def _mini_amp(belief: Posterior, Phi: Array, y: Array, channel: Gaussian) -> Posterior:
     return absorb(belief, Batch(Averaged(Phi), y, channel), STOP)[0]
 
 
-def _adf(belief: Posterior, Phi: Any, y: Array, channel: Gaussian) -> Posterior:
+def _adf(belief: Posterior, Phi: Array, y: Array, channel: Gaussian) -> Posterior:
     return adf(belief, Phi, y, channel)[0]
 
 
-def _streaming_vb(belief: Posterior, Phi: Any, y: Array, channel: Gaussian) -> Posterior:
+def _streaming_vb(belief: Posterior, Phi: Array, y: Array, channel: Gaussian) -> Posterior:
     return absorb(belief, MeanFieldBatch(Phi, y, channel), STOP)[0]
 
 
-_STEP: dict[str, Callable[[Posterior, Any, Array, Gaussian], Posterior]] = {
+_STEP: dict[str, Callable[[Posterior, Array, Array, Gaussian], Posterior]] = {
     "Mini-AMP": _mini_amp,
     "ADF": _adf,
     "streaming VB": _streaming_vb,
@@ -55,12 +59,12 @@ _STEP: dict[str, Callable[[Posterior, Any, Array, Gaussian], Posterior]] = {
 
 
 @dataclass(eq=False)
-class Run:
+class Demo:
     """One problem and what each algorithm makes of it, batch by batch.
 
     Examples
     --------
-    >>> run = Run(size=100)
+    >>> run = Demo(size=100)
     >>> for name in run.algorithms:
     ...     for _ in run.steps(name):
     ...         pass
@@ -124,7 +128,7 @@ class Run:
         return columns
 
 
-def write_csv(run: Run, path: Path) -> None:
+def write_csv(run: Demo, path: Path) -> None:
     """The numbers of the table, one row a batch."""
     curves = run.curves()
     with path.open("w", newline="") as file:
@@ -136,31 +140,31 @@ def write_csv(run: Run, path: Path) -> None:
 def require_writable(path: Path) -> None:
     """Refuse a place where the picture cannot go, before a minute is spent on it."""
     if not path.parent.is_dir():
-        raise InvalidInputError(
-            f"output: got {path}, expected a file in a folder that is there; make {path.parent}"
+        raise checks.refuse(
+            "output", path, "a file in a folder that exists", f"create {path.parent}"
         )
     if path.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise InvalidInputError(
-            f"output: got {path}, expected a name ending in .png, .pdf or .svg; rename it"
-        )
+        raise checks.refuse("output", path, "a name ending in .png, .pdf or .svg", "rename it")
 
 
-def plot(run: Run, path: Path) -> None:
+def plot(run: Demo, path: Path) -> None:
     """The picture: errors along the stream, and coefficient by coefficient when they part."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtraError(
-            'the picture needs matplotlib; pip install "miniamp[report]"'
+            "output", "", "matplotlib to be installed", 'pip install "miniamp[report]"'
         ) from error
     figure = Figure(figsize=(10.0, 4.4), layout="constrained")
-    left, right = cast(Any, figure).subfigures(1, 2, width_ratios=[1.35, 1.0], wspace=0.03)
+    left, right = np.ravel(
+        figure.subfigures(1, 2, width_ratios=[1.35, 1.0], wspace=0.03, squeeze=False)
+    )
     _plot_curves(left.subplots(), run)
     _plot_coefficients(right, run)
     figure.savefig(path, dpi=160)
 
 
-def _plot_curves(axes: Any, run: Run) -> None:
+def _plot_curves(axes: Axes, run: Demo) -> None:
     curves = run.curves()
     alpha = curves["alpha"]
     for name, (colour, marker) in LOOKS.items():
@@ -177,7 +181,7 @@ def _plot_curves(axes: Any, run: Run) -> None:
     axes.legend(frameon=False, loc="lower left")
 
 
-def _plot_coefficients(figure: Any, run: Run) -> None:
+def _plot_coefficients(figure: SubFigure, run: Demo) -> None:
     k = _telling_batch(run)
     truth = run.problem.truth
     deviations = {name: run.estimates[name][k] - truth for name in LOOKS}
@@ -194,7 +198,7 @@ def _plot_coefficients(figure: Any, run: Run) -> None:
     panels[-1].set_xlabel("true coefficient")
 
 
-def _telling_batch(run: Run) -> int:
+def _telling_batch(run: Demo) -> int:
     """The first batch after which Mini-AMP is right to the noise, else the last."""
     errors = run.curves()["Mini-AMP"]
     return next((k for k, error in enumerate(errors) if error < 100.0 * NOISE), len(errors) - 1)

@@ -1,31 +1,37 @@
-"""A figure: tasks that make its tables, a picture of the tables, and the claims they settle."""
+"""A figure: tasks that compute its tables, a picture of the tables, and the claims they decide."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import os
+import pkgutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
 
 from miniamp import checks
 from miniamp.experiments import look
-from miniamp.experiments.claims import Claim
-from miniamp.experiments.tables import Table, write_table
-from miniamp.experiments.tasks import Task, finished, run_all
+from miniamp.experiments.tables import Claim, Row, Table, write_table, write_whole
 
-#: Every figure there is, in the order in which `all` makes them; each is a module of that name.
-FIGURES = (
-    "figure1",
-    "figure2",
-    "figure4",
-    "figure3",
-    "beyond_memory",
-    "beyond_plan",
-    "beyond_phases",
-    "beyond_parts",
-)
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+T = TypeVar("T")
+
+
+#: One thread each, so that as many processes as cores do not fight, and the sums of a run do not
+#: depend on how many cores there are.
+SINGLE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class Scale:
     quick: bool = False
     seeds: int | None = None
 
-    def choose(self, full: Any, quick: Any) -> Any:
+    def choose(self, full: T, quick: T) -> T:
         """The one that applies."""
         return quick if self.quick else full
 
@@ -45,6 +51,43 @@ class Scale:
 
 
 Tables = Mapping[str, Table]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A piece of work: a function by its address, and what it is given.
+
+    Parameters
+    ----------
+    panel : str
+        The table that its rows go to.
+    work : str
+        "module:function"; the function takes `given` by name and returns rows.
+    given : dict
+        Numbers and words only, since they are its identity on disk.
+
+    Examples
+    --------
+    >>> Task("panel", "miniamp.experiments.figure:echo", {"value": 3}).run()
+    [{'value': 3}]
+    """
+
+    panel: str
+    work: str
+    given: dict[str, object] = field(default_factory=dict)
+
+    def run(self) -> list[Row]:
+        """The rows, computed here and now."""
+        module, name = self.work.split(":")
+        rows: list[Row] = getattr(importlib.import_module(module), name)(**self.given)
+        return rows
+
+    @property
+    def file(self) -> str:
+        """Where its rows are kept: another setting is another task."""
+        identity = json.dumps([self.work, self.given], sort_keys=True)
+        digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
+        return f"{self.panel}-{digest}.json"
 
 
 @dataclass(frozen=True)
@@ -65,37 +108,40 @@ class Figure:
 
     title: str
     tasks: Callable[[Scale], list[Task]]
-    draw: Callable[[Tables], Any]
+    draw: Callable[[Tables], Canvas]
     judge: Callable[[Tables, Scale], list[Claim]]
 
 
-def load(name: str) -> Figure:
-    """The figure of a name, such as "figure1"."""
-    module = name.replace("-", "_")
-    if module not in FIGURES:
-        raise checks.refuse("figure", repr(name), f"one of {', '.join(names('all'))}", "choose one")
-    figure: Figure = importlib.import_module(f"miniamp.experiments.{module}").FIGURE
-    return figure
-
-
-def names(wanted: str) -> list[str]:
+def names(wanted: str = "all") -> list[str]:
     """The figures that a word stands for: "all", "beyond" or one name.
+
+    A figure is a module of this package whose name begins with "figure" and a digit, or with
+    "beyond": those of the paper, and others.
 
     Examples
     --------
     >>> names("beyond")
-    ['beyond-memory', 'beyond-plan', 'beyond-phases', 'beyond-parts']
+    ['beyond-memory', 'beyond-parts', 'beyond-phases', 'beyond-plan']
     """
-    every = [name.replace("_", "-") for name in FIGURES]
-    if wanted == "all":
-        return every
-    if wanted == "beyond":
-        return [name for name in every if name.startswith("beyond")]
-    if wanted.replace("_", "-") not in every:
+    modules = sorted(found.name for found in pkgutil.iter_modules([str(Path(__file__).parent)]))
+    papers = [name for name in modules if name.startswith("figure") and name != "figure"]
+    beyond = [name.replace("_", "-") for name in modules if name.startswith("beyond")]
+    groups = {"all": papers + beyond, "beyond": beyond}
+    every = groups["all"]
+    one = wanted.replace("_", "-")
+    if wanted not in groups and one not in every:
         raise checks.refuse(
             "figure", repr(wanted), f"all, beyond or one of {', '.join(every)}", "choose one"
         )
-    return [wanted.replace("_", "-")]
+    return groups.get(wanted, [one])
+
+
+def load(name: str) -> Figure:
+    """The figure of a name, such as "figure1"."""
+    (found,) = names(name)
+    module = importlib.import_module(f"miniamp.experiments.{found.replace('-', '_')}")
+    figure: Figure = module.FIGURE
+    return figure
 
 
 def reproduce(
@@ -132,7 +178,7 @@ def reproduce(
 
 def gather(name: str, tasks: Sequence[Task], out: Path) -> None:
     """Write one table a panel from the tasks that are finished."""
-    rows: dict[str, list[dict[str, Any]]] = {}
+    rows: dict[str, list[Row]] = {}
     for task in tasks:
         rows.setdefault(task.panel, []).extend(finished(task, out / ".parts" / name) or [])
     for panel, found in rows.items():
@@ -154,3 +200,89 @@ def picture(name: str, out: Path, scale: Scale) -> list[Claim]:
     claims = figure.judge(tables, scale)
     write_table(out / f"{name}-summary.csv", [claim.row() for claim in claims])
     return claims
+
+
+def echo(**given: object) -> list[Row]:
+    """One row, of what was given."""
+    return [given]
+
+
+def finished(task: Task, parts: Path) -> list[Row] | None:
+    """The rows of a task that was run before, or None."""
+    path = parts / task.file
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+    rows: list[Row] = kept["rows"]
+    return rows
+
+
+def run_all(
+    tasks: Sequence[Task], parts: Path, jobs: int, tell: Callable[[Task], None] = lambda _: None
+) -> None:
+    """Run every task that is not finished; each leaves its rows in `parts` as soon as it is.
+
+    A task that fails ends the run with its error; what is finished stays, and the next run goes on
+    from there. `tell` is called after each task, also for those that were finished before.
+    """
+    waiting: list[Task] = []
+    for task in tasks:
+        if finished(task, parts) is None:
+            waiting.append(task)
+        else:
+            tell(task)
+    if not waiting:
+        return
+    # Fresh processes rather than forks: threads of the parent's libraries would not survive a fork.
+    with (
+        _environment(dict.fromkeys(SINGLE_THREAD, "1")),
+        ProcessPoolExecutor(min(jobs, len(waiting)), mp_context=get_context("spawn")) as pool,
+    ):
+        running: dict[Future[None], Task] = {}
+        for task in waiting:
+            running[pool.submit(_run_and_keep, task, parts)] = task
+        try:
+            while running:
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    task = running.pop(future)
+                    future.result()
+                    tell(task)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _run_and_keep(task: Task, parts: Path) -> None:
+    start = time.process_time()  # of one thread: what it takes on a machine that is free
+    rows = task.run()
+    kept = {
+        "work": task.work,
+        "given": task.given,
+        "seconds": round(time.process_time() - start, 3),
+        "rows": rows,
+    }
+    write_whole(parts / task.file, json.dumps(kept, default=_plain))
+
+
+def _plain(value: object) -> object:
+    """A NumPy number as JSON knows it."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"rows: got {type(value).__name__}, expected numbers and words")
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Environment variables for the processes that are started within."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from miniamp import channels, priors, theory
 from miniamp.arrays import Array
+from miniamp.channels import Channel
 from miniamp.experiments import look
-from miniamp.experiments.claims import CLOSE, CLOSE_QUICK, Claim, deviation, medians
-from miniamp.experiments.figure import Figure, Scale, Tables
+from miniamp.experiments.figure import Figure, Scale, Tables, Task
 from miniamp.experiments.streaming import (
     MINI_AMP,
     STREAMING_VB,
@@ -18,8 +18,12 @@ from miniamp.experiments.streaming import (
     curve_rows,
     realisation,
 )
-from miniamp.experiments.tables import Row, Table
-from miniamp.experiments.tasks import Task
+from miniamp.experiments.tables import CLOSE, CLOSE_QUICK, Claim, Row, Table, deviation, medians
+from miniamp.priors import ScalarPrior
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
 HERE = "miniamp.experiments.figure1"
 MMSE, OFFLINE, ONLINE = "MMSE", "offline", "online"
@@ -38,8 +42,8 @@ class Panel(NamedTuple):
     """A model, and the streams of it that are shown."""
 
     title: str
-    prior: Any
-    channel: Any
+    prior: ScalarPrior
+    channel: Channel
     sizes: tuple[float, ...]
     alpha_max: float
     least: float  #: errors below are zero: what is left is rounding, or a flip of no coefficient
@@ -162,7 +166,7 @@ def near_threshold(table: Table, alpha_b: float, panel: Panel) -> Array:
     return k[np.abs(alpha_b / spinodal - 1.0) < NEAR]
 
 
-def draw(tables: Tables) -> Any:
+def draw(tables: Tables) -> Canvas:
     """Three panels and a legend below."""
     made, axes = look.figure(11.0, 4.6, 3)
     for ax, (name, panel), mark in zip(axes, PANELS.items(), "abc", strict=True):
@@ -176,7 +180,7 @@ def draw(tables: Tables) -> Any:
     return made
 
 
-def _draw_panel(ax: Any, table: Table, panel: Panel) -> None:
+def _draw_panel(ax: Axes, table: Table, panel: Panel) -> None:
     ax.set_yscale("log")
     ax.set_xlim(0.0, panel.alpha_max * 1.01)
     ax.set_ylim(panel.bottom, 2.0 * float(np.max(table.where(kind=OFFLINE)["mse"])))
@@ -212,11 +216,11 @@ def _shown(error: Array, panel: Panel) -> Array:
     return np.maximum(error, panel.bottom)
 
 
-def _legend(made: Any) -> None:
+def _legend(made: Canvas) -> None:
     from matplotlib.lines import Line2D
 
-    def sample(label: str, **kwargs: Any) -> Any:
-        return Line2D([], [], label=label, **kwargs)
+    def sample(label: str, **kwargs: object) -> Line2D:
+        return Line2D([], [], label=label, **kwargs)  # type: ignore[arg-type]
 
     handles = [
         sample(rf"$\alpha_b = {a:g}$", color=s.colour, marker=s.marker, ms=5, mec="white", mew=0.4)
@@ -230,7 +234,7 @@ def _legend(made: Any) -> None:
         sample("Mini-AMP", color="0.4", marker="o", ls="none", ms=5),
         sample("streaming VB", color="0.4", marker="x", ls="none", ms=5.5),
     ]
-    look.below(made, handles, [h.get_label() for h in handles], 7)
+    look.below(made, handles, [str(h.get_label()) for h in handles], 7)
 
 
 def judge(tables: Tables, scale: Scale) -> list[Claim]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from miniamp import channels, priors, theory
+from miniamp.arrays import Array
 from miniamp.experiments import look
-from miniamp.experiments.claims import Claim
-from miniamp.experiments.figure import Figure, Scale, Tables
-from miniamp.experiments.tables import Row, Table
-from miniamp.experiments.tasks import Task
+from miniamp.experiments.figure import Figure, Scale, Tables, Task
+from miniamp.experiments.tables import Claim, Row, Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
 HERE = "miniamp.experiments.figure2"
 PRIOR, CHANNEL = priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-8)
@@ -98,7 +101,7 @@ def edges() -> list[Row]:
     ]
 
 
-def draw(tables: Tables) -> Any:
+def draw(tables: Tables) -> Canvas:
     """The landscape on the left, the diagram on the right."""
     made, (left, right) = look.figure(10.0, 4.3, 2, width_ratios=[1.0, 1.15])
     _draw_landscape(left, tables["left"])
@@ -106,7 +109,7 @@ def draw(tables: Tables) -> Any:
     return made
 
 
-def _draw_landscape(ax: Any, table: Table) -> None:
+def _draw_landscape(ax: Axes, table: Table) -> None:
     dashes = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
     for k in _batches():
         line, style = table.where(kind="line", batch=k), look.style(k - 1)
@@ -142,7 +145,7 @@ def _draw_landscape(ax: Any, table: Table) -> None:
     ax.legend(loc="upper left", ncols=2)
 
 
-def _draw_diagram(made: Any, ax: Any, table: Table, edges_: Table) -> None:
+def _draw_diagram(made: Canvas, ax: Axes, table: Table, edges_: Table) -> None:
     sizes, batches = np.array(table.values("alpha_b")), np.array(table.values("batch"))
     shape = len(sizes), len(batches)
     error = np.log10(table["mse"].reshape(shape)).T
@@ -199,11 +202,11 @@ def judge(tables: Tables, _: Scale) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _list(values: Any) -> str:
+def _list(values: Array) -> str:
     return ", ".join(f"{value:.4f}" for value in values)
 
 
-def _between(table: Table, t: Any, s: Any) -> float:
+def _between(table: Table, t: Array, s: Array) -> float:
     """Share of the diagram where the verdict is what the edges say."""
     k = table["batch"].astype(int)
     known = k <= len(t)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from miniamp.experiments import look, mixture, real_clusters
-from miniamp.experiments.claims import Claim, medians
-from miniamp.experiments.figure import Figure, Scale, Tables
+from miniamp.experiments import clustering, look
+from miniamp.experiments.figure import Figure, Scale, Tables, Task
 from miniamp.experiments.streaming import MINI_AMP, THEORY
-from miniamp.experiments.tables import Table
-from miniamp.experiments.tasks import Task
+from miniamp.experiments.tables import Claim, Table, medians
 
-MIXTURE, REAL = "miniamp.experiments.mixture", "miniamp.experiments.real_clusters"
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+CLUSTERING = "miniamp.experiments.clustering"
 TITLES = {
     "mnist": "MNIST 0, 1, 2",
     "newsgroups": "20 newsgroups, all words",
@@ -36,36 +38,36 @@ def tasks(scale: Scale) -> list[Task]:
     """Theory, then instances of the mixture, then orders of the real data, where there are data."""
     size = scale.choose(1000, 400)
     found = [
-        Task("mixture", f"{MIXTURE}:predicted", {"alpha_b": a, "seed": seed})
-        for seed in (0.0, mixture.SEED)
-        for a in mixture.SIZES
-        if seed == 0.0 or a < mixture.ALPHA_C
+        Task("mixture", f"{CLUSTERING}:predicted", {"alpha_b": a, "seed": seed})
+        for seed in (0.0, clustering.SEED)
+        for a in clustering.SIZES
+        if seed == 0.0 or a < clustering.ALPHA_C
     ]
     found += [
-        Task("mixture", f"{MIXTURE}:simulated", {"alpha_b": a, "seed": seed, "size": size})
+        Task("mixture", f"{CLUSTERING}:simulated", {"alpha_b": a, "seed": seed, "size": size})
         for seed in scale.realisations(100, 4)
-        for a in mixture.SIZES
+        for a in clustering.SIZES
     ]
-    sets = [data for data in real_clusters.DATA if real_clusters.available(data)]
+    sets = [data for data in clustering.DATA if clustering.available(data)]
     if scale.quick:
         sets = sets[:2]
     found += [
         Task(
             data,
-            f"{REAL}:presented",
+            f"{CLUSTERING}:presented",
             {"data": data, "method": method, "seed": seed, "samples": scale.choose(None, 3000)},
         )
         for seed in scale.realisations(100, 3)
         for data in sets
         if data != BESIDE or seed < FEWER
-        for method in real_clusters.METHODS
+        for method in clustering.METHODS
     ]
     return found
 
 
-def draw(tables: Tables) -> Any:
+def draw(tables: Tables) -> Canvas:
     """The mixture above, what there is of real data below."""
-    real = [data for data in real_clusters.DATA if data in tables]
+    real = [data for data in clustering.DATA if data in tables]
     from matplotlib.figure import Figure as Canvas
 
     made = Canvas(figsize=(10.0, 7.6 if real else 4.2), layout="constrained")
@@ -85,13 +87,13 @@ def draw(tables: Tables) -> Any:
     return made
 
 
-def _draw_mixture(left: Any, right: Any, table: Table) -> None:
-    for i, a in enumerate(mixture.SIZES):
+def _draw_mixture(left: Axes, right: Axes, table: Table) -> None:
+    for i, a in enumerate(clustering.SIZES):
         style = look.style(i)
         for ax, value in ((left, "mse"), (right, "loss")):
             line = table.where(kind=THEORY, alpha_b=a)
             ax.plot(line["alpha"], line[value], color=style.colour, zorder=2)
-            seeded = table.where(kind=mixture.SEEDED, alpha_b=a)
+            seeded = table.where(kind=clustering.SEEDED, alpha_b=a)
             if len(seeded):
                 ax.plot(seeded["alpha"], seeded[value], color=style.colour, ls=":", zorder=2)
             runs = table.where(kind=MINI_AMP, alpha_b=a)
@@ -107,15 +109,15 @@ def _draw_mixture(left: Any, right: Any, table: Table) -> None:
     for ax in (left, right):
         ax.set_xlabel(r"$\alpha$ = samples seen / features")
         ax.set_ylim(bottom=0.0)
-        ax.set_xlim(0.0, mixture.ALPHA_MAX * 1.01)
+        ax.set_xlim(0.0, clustering.ALPHA_MAX * 1.01)
     left.set_ylabel(r"mean squared error of $U$")
     right.set_ylabel(r"0-1 loss of $V$")
     look.letter(left, "a", r"mixture, $R = 5$, $\Delta = 0.1$, $\alpha_c = 0.25$: centres")
     look.letter(right, "b", "labels of each batch")
 
 
-def _draw_real(ax: Any, table: Table) -> None:
-    names = dict(zip(real_clusters.METHODS, (0, 1, 2), strict=True))
+def _draw_real(ax: Axes, table: Table) -> None:
+    names = dict(zip(clustering.METHODS, (0, 1, 2), strict=True))
     for method, i in names.items():
         style = look.style(i)
         for number, dash, alpha in ((1, "-", 0.55), (2, "--", 1.0)):
@@ -140,11 +142,11 @@ def judge(tables: Tables, scale: Scale) -> list[Claim]:
     table = tables["mixture"]
     found = [_follows(table, a, scale) for a in WELL_ABOVE]
     found += [_symmetric(table), _escapes(table, scale)]
-    for data in real_clusters.DATA:
+    for data in clustering.DATA:
         if data in tables:
             found += _against_kmeans(data, tables[data], scale)
         else:
-            because = "not part of a quick run" if real_clusters.available(data) else "no data"
+            because = "not part of a quick run" if clustering.available(data) else "no data"
             paper = "Mini-AMP above" if data in PAPERS else "not in the paper"
             found.append(Claim("3 right", TITLES[data], paper, because, None))
     return found
@@ -171,7 +173,7 @@ def _follows(table: Table, a: float, scale: Scale) -> Claim:
 
 
 def _symmetric(table: Table) -> Claim:
-    below = [a for a in mixture.SIZES if a < mixture.ALPHA_C]
+    below = [a for a in clustering.SIZES if a < clustering.ALPHA_C]
     last = [table.where(kind=THEORY, alpha_b=a)["loss"][-1] for a in below]
     mse = table.where(kind=THEORY, alpha_b=below[0])["mse"][-1]
     return Claim(
@@ -179,7 +181,7 @@ def _symmetric(table: Table) -> Claim:
         "below alpha_c = 0.25, from the symmetric point",
         "error of the random estimator",
         f"0-1 loss {max(last):.3f}, MSE of U {mse:.3f}",
-        bool(np.allclose(last, 1.0 - 1.0 / mixture.R, atol=1e-9)),
+        bool(np.allclose(last, 1.0 - 1.0 / clustering.R, atol=1e-9)),
         corrected="0-1 loss 0.8; MSE falls to 0.8",
         note="the mean of all centres is learned at any batch size (errata L13)",
     )
@@ -190,7 +192,7 @@ def _escapes(table: Table, scale: Scale) -> Claim:
     runs = table.where(kind=MINI_AMP, alpha_b=0.1)
     k, loss, _, _ = medians(runs, "batch", "loss")
     there = k[loss < 0.4]
-    seeded = table.where(kind=mixture.SEEDED, alpha_b=0.1)
+    seeded = table.where(kind=clustering.SEEDED, alpha_b=0.1)
     predicted = seeded["alpha"][seeded["loss"] < 0.4]
     ours = f"at alpha = {0.1 * there[0]:.1f}" if len(there) else "not by alpha = 4"
     return Claim(
@@ -207,19 +209,19 @@ def _escapes(table: Table, scale: Scale) -> Claim:
 def _against_kmeans(data: str, table: Table, scale: Scale) -> list[Claim]:
     final = {
         (method, number): table.where(kind="final", method=method, **{"pass": number})
-        for method in real_clusters.METHODS
+        for method in clustering.METHODS
         for number in (1, 2)
     }
     return [
         _contest(data, other, number, final[MINI_AMP, number], final[other, number], scale)
-        for other in (real_clusters.KMEANS, real_clusters.KMEANS_PP)
+        for other in (clustering.KMEANS, clustering.KMEANS_PP)
         for number in (1, 2)
     ]
 
 
 def _contest(data: str, other: str, number: int, amp: Table, means: Table, scale: Scale) -> Claim:
     """Mini-AMP against another, on the same orders of presentation."""
-    papers = other == real_clusters.KMEANS and data in PAPERS
+    papers = other == clustering.KMEANS and data in PAPERS
     aside = "" if papers else "not claimed"
     if papers and scale.quick:
         aside = "too few orders"

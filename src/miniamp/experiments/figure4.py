@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from miniamp import channels, priors, theory
 from miniamp.absorb import Stop
 from miniamp.experiments import look
-from miniamp.experiments.claims import CLOSE, CLOSE_QUICK, Claim, deviation, medians
-from miniamp.experiments.figure import Figure, Scale, Tables
+from miniamp.experiments.figure import Figure, Scale, Tables, Task
 from miniamp.experiments.streaming import MINI_AMP, STOP, THEORY, curve_rows, realisation
-from miniamp.experiments.tables import Row, Table
-from miniamp.experiments.tasks import Task
+from miniamp.experiments.tables import CLOSE, CLOSE_QUICK, Claim, Row, Table, deviation, medians
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 HERE = "miniamp.experiments.figure4"
 PRIOR, CHANNEL = priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-8)
@@ -64,7 +65,7 @@ def simulated(t_max: int, seed: int, size: int) -> list[Row]:
     return [{"t_max": t_max, **row} for row in rows]
 
 
-def draw(tables: Tables) -> Any:
+def draw(tables: Tables) -> Canvas:
     """Errors against rows, one line a limit."""
     table = tables["errors"]
     made, (ax,) = look.figure(5.6, 4.2)

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from miniamp.arrays import Array
 from miniamp.errors import MissingExtraError
 
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, FigureBase
+    from matplotlib.lines import Line2D
+    from matplotlib.patheffects import AbstractPathEffect
+
 #: Okabe and Ito's colours without the yellow, from dark to light as far as they go.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5D4A9C", "#6B6B6B")
 MARKERS = ("o", "s", "^", "D", "v", "<", "h", ">")
 
-RC: Any = {
+RC: dict[str, object] = {
     "font.size": 9.0,
     "axes.titlesize": 9.5,
     "axes.titlelocation": "left",
@@ -43,28 +51,32 @@ def style(i: int) -> Style:
     return Style(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)])
 
 
-def context() -> Any:
+def context() -> AbstractContextManager[None]:
     """The settings under which a figure must be drawn and saved, as a context."""
     try:
         from matplotlib import rc_context
     except ImportError as error:
-        raise MissingExtraError('figures need matplotlib; pip install "miniamp[report]"') from error
-    return rc_context(RC)
+        raise MissingExtraError(
+            "figures", "", "matplotlib to be installed", 'pip install "miniamp[report]"'
+        ) from error
+    return rc_context(RC)  # type: ignore[arg-type]  # names of settings are a literal type
 
 
-def figure(width: float, height: float, columns: int = 1, **kwargs: Any) -> tuple[Any, list[Any]]:
+def figure(
+    width: float, height: float, columns: int = 1, **kwargs: Any
+) -> tuple[Figure, list[Axes]]:
     """A matplotlib figure and its row of axes."""
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Canvas
 
-    made = Figure(figsize=(width, height), layout="constrained")
+    made = Canvas(figsize=(width, height), layout="constrained")
     return made, list(made.subplots(1, columns, squeeze=False, **kwargs)[0])
 
 
-def bars(ax: Any, x: Array, quartiles: Sequence[Array], look: Style, **kwargs: Any) -> None:
+def bars(ax: Axes, x: Array, quartiles: Sequence[Array], look: Style, **kwargs: Any) -> None:
     """Markers at the medians, bars between the quartiles."""
     median, low, high = quartiles
     error = np.clip([median - low, high - median], 0.0, None)
-    usual = {
+    usual: dict[str, Any] = {
         "linestyle": "none",
         "marker": look.marker,
         "color": look.colour,
@@ -76,7 +88,7 @@ def bars(ax: Any, x: Array, quartiles: Sequence[Array], look: Style, **kwargs: A
     ax.errorbar(x, median, yerr=error, **(usual | kwargs))
 
 
-def outlined(width: float) -> Any:
+def outlined(width: float) -> list[AbstractPathEffect]:
     """Path effects that make a black line of this width visible on dark ground too."""
     from matplotlib.patheffects import Normal, Stroke
 
@@ -89,7 +101,7 @@ def thinned(points: int, most: int) -> slice:
     return slice(every - 1, None, every)
 
 
-def plain_log(ax: Any) -> None:
+def plain_log(ax: Axes) -> None:
     """Plain numbers on a logarithmic axis that spans a decade or two; call when all is drawn."""
     from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
@@ -101,12 +113,14 @@ def plain_log(ax: Any) -> None:
     ax.yaxis.set_minor_formatter(NullFormatter())
 
 
-def letter(ax: Any, text: str, title: str) -> None:
+def letter(ax: Axes, text: str, title: str) -> None:
     """Name a panel."""
     ax.set_title(rf"({text})  {title}", fontsize=9.5)
 
 
-def below(figure: Any, handles: Sequence[Any], labels: Sequence[str], columns: int) -> None:
+def below(
+    figure: FigureBase, handles: Sequence[Line2D], labels: Sequence[str], columns: int
+) -> None:
     """A legend under the figure, where it covers nothing."""
     figure.legend(
         handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 
 from miniamp.absorb import Stop, absorb
+from miniamp.channels import Channel
 from miniamp.datasets import glm_stream
 from miniamp.designs import Averaged
 from miniamp.errors import ConflictError, ConflictWarning
 from miniamp.evidence import Batch, MeanFieldBatch
 from miniamp.experiments.tables import Row
 from miniamp.posterior import Posterior
+from miniamp.priors import ScalarPrior
+from miniamp.theory import Curve
 
 MINI_AMP, STREAMING_VB, THEORY = "Mini-AMP", "streaming VB", "state evolution"
 
@@ -30,8 +32,8 @@ def seeded(*numbers: float) -> np.random.Generator:
 
 
 def realisation(
-    prior: Any,
-    channel: Any,
+    prior: ScalarPrior,
+    channel: Channel,
     size: int,
     alpha_b: float,
     batches: int,
@@ -49,7 +51,7 @@ def realisation(
     belief, rows = Posterior(prior, size), list[Row]()
     for k, (Phi, y) in enumerate(problem):
         if algorithm == MINI_AMP:
-            evidence: Any = Batch(Averaged(Phi), y, channel)
+            evidence: Batch | MeanFieldBatch = Batch(Averaged(Phi), y, channel)
         else:
             evidence = MeanFieldBatch(Phi, y, channel)
         default = STOP if algorithm == MINI_AMP else VB_STOP
@@ -76,7 +78,7 @@ def realisation(
 
 
 def curve_rows(
-    kind: str, curve: Any, alpha_b: float | None = None, value: str = "mse"
+    kind: str, curve: Curve, alpha_b: float | None = None, value: str = "mse"
 ) -> list[Row]:
     """A curve of the theory as rows of the same table."""
     errors = getattr(curve, value)

@@ -1,12 +1,14 @@
-"""Tables of numbers on disk: CSV files that are whole or not there."""
+"""Tables of numbers on disk, and the claims that they decide."""
 
 from __future__ import annotations
 
 import csv
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +19,10 @@ Row = dict[str, Any]
 
 #: Digits that are written: more than any figure shows, fewer than change with the machine.
 DIGITS = 10
+#: Medians follow state evolution within this many decades, on average over the batches.
+CLOSE = 0.06
+#: The same for the small problems of a quick run: fluctuations fall like 1/sqrt(N).
+CLOSE_QUICK = 0.15
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -34,8 +40,6 @@ def write_table(path: Path, rows: Sequence[Row]) -> None:
     """Rows as CSV, columns in the order in which they first appear; what is missing stays empty."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     lines = [names, *([_text(row.get(name, "")) for name in names] for row in rows)]
-    from io import StringIO
-
     buffer = StringIO()
     csv.writer(buffer, lineterminator="\n").writerows(lines)
     write_whole(path, buffer.getvalue())
@@ -72,7 +76,7 @@ class Table:
         """A column as text."""
         return [str(row.get(name, "")) for row in self.rows]
 
-    def where(self, **wanted: Any) -> Table:
+    def where(self, **wanted: str | float) -> Table:
         """The rows whose columns have these values; numbers are compared as numbers."""
         return Table(row for row in self.rows if _fits(row, wanted))
 
@@ -93,7 +97,131 @@ def _fits(row: Row, wanted: Row) -> bool:
     return True
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, (float, np.floating)):
         return "" if np.isnan(value) else f"{float(value):.{DIGITS}g}"
     return str(value)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A line of the summary.
+
+    Parameters
+    ----------
+    panel, what : str
+        Where, and what it is about.
+    paper : str
+        As printed.
+    ours : str
+        As computed here.
+    agrees : bool or None
+        Whether ours is what is expected: the paper's, or the corrected one where that differs. None
+        where nothing was run.
+    corrected : str
+        The value after the errata, where the print is wrong.
+    note : str
+        Why, where that is not plain.
+    aside : str
+        Why a contest is shown but not held against the paper or us, such as "not claimed"; whether
+        it is won or lost is said all the same.
+
+    Examples
+    --------
+    >>> Claim("3 right", "against K-means", "not in the paper", ".40 to .47", False).verdict
+    'no'
+    >>> lost = Claim("3", "K-means", "", ".40 to .47", agrees=False, aside="not claimed")
+    >>> lost.verdict, lost.failed
+    ('not claimed: loses', False)
+    """
+
+    panel: str
+    what: str
+    paper: str
+    ours: str
+    agrees: bool | None
+    corrected: str = ""
+    note: str = ""
+    aside: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """What the summary says: yes, no, not run, or how a contest aside ended."""
+        if self.agrees is None:
+            return "not run"
+        if self.aside:
+            return f"{self.aside}: {'wins' if self.agrees else 'loses'}"
+        return "yes" if self.agrees else "no"
+
+    @property
+    def failed(self) -> bool:
+        """Whether this is a disagreement."""
+        return self.verdict == "no"
+
+    def row(self) -> Row:
+        """As a row of the summary table."""
+        row = asdict(self) | {"agrees": self.verdict}
+        del row["aside"]
+        return row
+
+
+def outcome(claims: Sequence[Claim]) -> str:
+    """All verdicts in a line; what is lost aside, or was not run, is counted too.
+
+    Examples
+    --------
+    >>> outcome([Claim("1", "", "", "", agrees=True), Claim("3", "", "", "", agrees=None)])
+    'all agree; 1 not run'
+    """
+    failed = sum(claim.failed for claim in claims)
+    lost = sum(claim.agrees is False and not claim.failed for claim in claims)
+    missing = sum(claim.agrees is None for claim in claims)
+    parts = [f"{failed} {'does' if failed == 1 else 'do'} not agree" if failed else "all agree"]
+    if lost:
+        them = "contest that was" if lost == 1 else "contests that were"
+        parts.append(f"{lost} {them} not claimed {'is' if lost == 1 else 'are'} lost")
+    if missing:
+        parts.append(f"{missing} not run")
+    return "; ".join(parts)
+
+
+class Deviation(NamedTuple):
+    """How far medians are from state evolution, in decades; nan where nothing can be compared."""
+
+    mean: float
+    points: int
+
+    def __str__(self) -> str:
+        batches = f"{self.points} batch{'es' * (self.points != 1)}"
+        return f"{self.mean:.3f} decades on average over {batches}"
+
+
+def medians(table: Table, by: str, value: str) -> tuple[Array, Array, Array, Array]:
+    """The different values of `by`, and of `value` there: median, lower and upper quartile."""
+    places = np.array(table.values(by))
+    groups = [table.where(**{by: float(place)})[value] for place in places]
+    quartiles = np.array([np.quantile(group, [0.5, 0.25, 0.75]) for group in groups])
+    return (places, *(quartiles.T if groups else np.empty((3, 0))))
+
+
+def deviation(
+    table: Table,
+    theory: Table,
+    value: str = "mse",
+    least: float = 0.0,
+    leave_out: Array | None = None,
+) -> Deviation:
+    """Mean absolute log10 of medians over theory, batch by batch.
+
+    Only where both are above `least`, and not at the batches to `leave_out`.
+    """
+    k, median, _, _ = medians(table, "batch", value)
+    expected = dict(zip(theory["batch"], theory[value], strict=True))
+    predicted = np.array([expected[batch] for batch in k])
+    used = (predicted > least) & (median > least)
+    if leave_out is not None:
+        used &= ~np.isin(k, leave_out)
+    if not used.any():  # nan is close to nothing: without a point no claim holds
+        return Deviation(np.nan, 0)
+    off = np.abs(np.log10(median[used] / predicted[used]))
+    return Deviation(float(off.mean()), int(used.sum()))

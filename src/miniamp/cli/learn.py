@@ -1,0 +1,268 @@
+"""The flow that `fit` and `cluster` share: outputs tried, batches learned, results written."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Self, TypeVar, cast
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+import miniamp
+from miniamp.cli import summary
+from miniamp.cli.options import require_outputs
+from miniamp.cli.run import Run, options_of
+
+if TYPE_CHECKING:
+    from miniamp.cli.run import Estimator
+
+T = TypeVar("T")
+
+#: Seconds between the lines of a log.
+PAUSE = 10.0
+#: Exit codes are this plus the number of the signal.
+SIGNALLED = 128
+
+
+def execute(
+    kind: type[Run[Estimator]],
+    given: Mapping[str, object],
+    files: Mapping[str, tuple[str, Path | None]],
+    label: Callable[[Run[Estimator], Path], None] | None = None,
+) -> None:
+    """Learn from a source, as the options say, and write what was asked for.
+
+    Parameters
+    ----------
+    kind : class
+        Which run: of `fit` or of `cluster`.
+    given : dict
+        All options, by name.
+    files : dict
+        Option and path of the outputs: checkpoint, model, report, and labels where there are any.
+    label : function of a run and a path, optional
+        Writes the labels.
+    """
+    source, as_json = str(given["source"]), bool(given["as_json"])
+    checkpoint, model, report = (files[name][1] for name in ("checkpoint", "model", "report"))
+    labels = files.get("labels", ("", None))[1]
+    new_rows = bool(given["new_rows"])
+    if new_rows and checkpoint is None:
+        raise typer.BadParameter("--new-rows resumes from a --checkpoint; name it")
+    require_outputs(dict(files.values()), source)
+    if report is not None:
+        _ = miniamp.report  # what it lacks is reported before the work
+    options = options_of(given)
+    if checkpoint is not None and checkpoint.exists():
+        run = kind.resume(checkpoint, source, options, new_rows)
+        if not as_json:
+            sys.stderr.write(f"miniamp: resumes from {checkpoint}, {run.resumed:,} rows learned\n")
+    else:
+        run = kind(source, options)
+    outcome = learned(run, checkpoint, cast(int, given["every"]), quiet=as_json)
+    if model is not None:
+        run.save(model)
+    if report is not None:
+        miniamp.report.write_report(run.named(), report)
+    if labels is not None and label is not None:
+        label(run, labels)
+    written = {name: None if path is None else str(path) for name, (_, path) in files.items()}
+    _conclude(run, outcome, written, files["model"][0], as_json)
+
+
+def learned(
+    run: Run[Estimator], checkpoint: Path | None, every: int, quiet: bool
+) -> dict[str, float]:
+    """Learn all rows that are left, saving every few batches; returns times and counts.
+
+    Interrupted, it saves what there is, says how to resume, and ends the program.
+    """
+    with Interruption() as interruption:
+        stream = run.stream()
+        with Watch(stream.rows, run.resumed, quiet) as watch:
+            try:
+                for k, batch in enumerate(interruption.until(stream), start=1):
+                    run.learn(batch)
+                    watch.advance(batch.rows, run.progress())
+                    if k % every == 0:
+                        run.keep(checkpoint)
+            except KeyboardInterrupt:  # the second one: this batch is not learned
+                pass
+        if interruption.signal is not None:
+            _stopped(run, checkpoint, interruption.signal)
+            raise typer.Exit(SIGNALLED + interruption.signal)
+        run.keep(checkpoint)
+    return {
+        "seconds": watch.seconds,
+        "rows_per_second": watch.speed,
+        "rows_this_time": watch.fresh,
+    }
+
+
+def _stopped(run: Run[Estimator], checkpoint: Path | None, number: int) -> None:
+    """Save what there is, and say how to resume."""
+    what = "interrupted" if number == signal.SIGINT else "terminated"
+    what = f"miniamp: {what} after {run.rows:,} rows"
+    if checkpoint is None:
+        sys.stderr.write(f"{what}, nothing was kept; with --checkpoint m.amp it could resume\n")
+        return
+    run.keep(checkpoint)
+    how = "pipe in the same rows again" if run.source == "-" else "run the same command again"
+    place = shlex.quote(str(checkpoint))
+    sys.stderr.write(f"{what}, saved in {place}; {how} to resume\n")
+
+
+def _conclude(
+    run: Run[Estimator],
+    outcome: dict[str, float],
+    written: dict[str, str | None],
+    model_option: str,
+    as_json: bool,
+) -> None:
+    about = summary.described(run.estimator, run.feature_names)
+    if as_json:
+        summary.write_json(
+            {
+                **about,
+                "source": run.source,
+                "batch_rows": run.batch_rows,
+                "rows_resumed": run.resumed,
+                **outcome,
+                "files": written,
+                "history": run.estimator.history_,
+            }
+        )
+        return
+    # Labels on standard output are for programs: what is for people goes to stderr.
+    console = Console(stderr="-" in written.values())
+    summary.show(about, console)
+    console.print(
+        f"{outcome['rows_this_time']:,} rows in {outcome['seconds']:.1f} s, "
+        f"{outcome['rows_per_second']:,.0f} rows per second, {run.batch_rows:,} per batch",
+        highlight=False,
+    )
+    for name, path in written.items():
+        if path not in (None, "-"):
+            console.print(f"{name}: {path}", soft_wrap=True, highlight=False, markup=False)
+    if not any(written.values()):
+        console.print(f"the model was not saved; write it with {model_option} m.amp")
+
+
+class Interruption:
+    """While entered, Ctrl-C and SIGTERM end the wait for rows, but a batch is finished first.
+
+    A second one ends that batch too; what it would have taught is not learned.
+
+    Attributes
+    ----------
+    signal : int or None
+        The signal that came.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        self._waiting = False
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> Self:
+        # Signals can be caught in the main thread only; elsewhere nobody sends them.
+        if threading.current_thread() is threading.main_thread():
+            if find_spec("pyarrow") is not None:
+                import pyarrow as pa
+
+                # It would put a handler of its own in the place of ours while it reads, and a
+                # signal at the wrong moment was lost: 2 of 122.
+                pa.enable_signal_handlers(False)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._caught)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, cast("signal.Handlers", handler))
+
+    def until(self, batches: Iterable[T]) -> Iterator[T]:
+        """The batches, until a signal comes."""
+        source = iter(batches)
+        while self.signal is None:
+            try:
+                self._waiting = True
+                try:
+                    batch = next(source)
+                finally:
+                    self._waiting = False
+            except (StopIteration, KeyboardInterrupt):
+                return
+            yield batch
+
+    def _caught(self, number: int, frame: FrameType | None) -> None:
+        again, self.signal = self.signal is not None, number
+        if self._waiting or again:
+            raise KeyboardInterrupt
+
+
+class Watch:
+    """Progress: on a terminal a live line, in a log a line every `PAUSE` seconds.
+
+    Parameters
+    ----------
+    total : int or None
+        Rows in all, if that is known.
+    resumed : int
+        Rows that were learned earlier: shown, but not counted for the speed.
+    quiet : bool
+        Whether to show nothing.
+    """
+
+    def __init__(self, total: int | None, resumed: int, quiet: bool) -> None:
+        self.fresh = 0
+        self._resumed, self._quiet = resumed, quiet
+        self._start = self._shown = time.perf_counter()
+        self._bar: Progress | None = None
+        if sys.stderr.isatty() and not quiet:
+            self._bar = Progress(
+                BarColumn(bar_width=20) if total else SpinnerColumn(),
+                TextColumn("{task.description}"),
+                TimeElapsedColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._task = self._bar.add_task("waiting for rows", total=total, completed=resumed)
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    @property
+    def seconds(self) -> float:
+        """Since the beginning of this process's part."""
+        return time.perf_counter() - self._start
+
+    @property
+    def speed(self) -> float:
+        """Rows per second."""
+        return self.fresh / max(self.seconds, 1e-9)
+
+    def advance(self, rows: int, text: str) -> None:
+        """Count one more batch, and show it."""
+        self.fresh += rows
+        line = f"{self._resumed + self.fresh:,} rows, {self.speed:,.0f} rows/s, {text}"
+        if self._bar is not None:
+            self._bar.update(self._task, description=line, completed=self._resumed + self.fresh)
+        elif not self._quiet and time.perf_counter() - self._shown > PAUSE:
+            self._shown = time.perf_counter()
+            sys.stderr.write(f"miniamp: {line}\n")
