@@ -7,7 +7,8 @@ import math
 import re
 from typing import Self
 
-#: A setting within a remedy: {noise=learn} is noise='learn' in Python, --noise learn in a shell.
+#: A setting within a remedy: {noise=learn} is noise='learn' in Python, --noise learn in a shell;
+#: {noise=StudentT()|student-t} has a value for each.
 _SETTING = re.compile(r"\{(\w+)(?:=([^{}]*))?\}")
 
 
@@ -75,6 +76,8 @@ def typed(text: str, where: str) -> str:
 
     def setting(found: re.Match[str]) -> str:
         name, value = found[1], found[2]
+        if value is not None and "|" in value:
+            value = value.split("|")[where == "shell"]
         if where == "shell":
             return f"--{name.replace('_', '-')}" + ("" if value is None else f" {value}")
         if value is None:

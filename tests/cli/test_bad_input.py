@@ -122,7 +122,7 @@ CASES = {
     "numbers with a comma": (("fit", "comma.csv", *FIT), 1, "row 1, column 'a': got '1,5'"),
     "numbers too large": (("fit", "huge.csv", *FIT), 1, "change the units"),
     "counts of labels": (("fit", "labels.csv", *FIT, "--noise", "poisson"), 1, "channel of labels"),
-    "labels without noise": (("fit", "labels.csv", *FIT, "--noise", "0"), 1, "stays as it was"),
+    "labels without noise": (("fit", "labels.csv", *FIT, "--noise", "0"), 1, "unchanged"),
     "target as a column": (("fit", "rows.csv", *FIT, "--columns", "a,y"), 1, "is the target"),
     "unknown category": (("fit", "rows.csv", *FIT, "--categorical", "q"), 1, "no column 'q'"),
     "text as a number": (("fit", "rows.csv", *FIT, "--categorical", "a"), 1, "'city'"),
@@ -134,15 +134,15 @@ CASES = {
         ("fit", "rows.csv", *FIT, "--task", "classification"), 1, "use --task regression"),
     "regression of text": (
         ("fit", "labels.csv", *FIT, "--task", "regression"), 1, "--task classification"),
-    "counts that are none": (("fit", "rows.csv", *FIT, "--noise", "poisson"), 1, "y: got"),
+    "counts that are none": (("fit", "rows.csv", *FIT, "--noise", "poisson"), 1, "target: got"),
     "empty pipe": (("fit", "-", *FIT), 1, "standard input: got no rows"),
     "output in no folder": (("fit", "rows.csv", *FIT, "-o", "no/m.amp"), 1, "does not exist"),
     "output is a folder": (("fit", "rows.csv", *FIT, "-o", "void"), 1, "is a folder"),
     "output over the source": (("fit", "rows.csv", *FIT, "-o", "rows.csv"), 1, "source itself"),
     "checkpoint of other rows": (
-        ("fit", "labels.csv", *FIT, "--checkpoint", "rows.amp"), 1, "begun with other rows"),
+        ("fit", "labels.csv", *FIT, "--checkpoint", "rows.amp"), 1, "expected those of rows.csv"),
     "checkpoint of Python": (
-        ("fit", "rows.csv", *FIT, "--checkpoint", "python.amp"), 1, "not begun by miniamp fit"),
+        ("fit", "rows.csv", *FIT, "--checkpoint", "python.amp"), 1, "written by Python"),
     "damaged checkpoint": (("fit", "rows.csv", *FIT, "--checkpoint", "cut.amp"), 1, "cut short"),
     "no target": (("fit", "rows.csv"), 2, "--target"),
     "no source": (("fit", "--target", "y"), 2, "SOURCE"),
@@ -169,7 +169,7 @@ CASES = {
     "new rows for nothing": (("fit", "rows.csv", *FIT, "--new-rows"), 2, "--checkpoint"),
     "missing by magic": (("fit", "rows.csv", *FIT, "--missing", "magic"), 2, "magic"),
     "model that is not there": (("predict", "no.amp", "new.csv"), 1, "no.amp"),
-    "model that is a folder": (("predict", "void", "new.csv"), 1, "void: is a folder"),
+    "model that is a folder": (("predict", "void", "new.csv"), 1, "void: got a folder"),
     "no model to inspect": (("inspect", "no.amp"), 1, "check the path"),
     "columns of a clustering": (("predict", "points.amp", "missing_b.csv"), 1, "'b'"),
     "model that is a table": (("predict", "rows.csv", "new.csv"), 1, "no checkpoint"),
@@ -186,11 +186,12 @@ CASES = {
         ("predict", "rows.amp", "new_city.csv"), 1, "read unknown ones as none: --unknown"),
     "text in predict": (("predict", "rows.amp", "new_text.csv"), 1, "use --categorical if"),
     "gap in predict": (("predict", "rows.amp", "new_gap.csv"), 1, "--missing mean"),
-    "drop in predict": (("predict", "rows.amp", "new.csv", "--missing", "drop"), 2, "out of step"),
+    "drop in predict": (
+        ("predict", "rows.amp", "new.csv", "--missing", "drop"), 2, "leave rows out"),
     "predict to an unknown format": (("predict", "rows.amp", "new.csv", "-o", "p.xls"), 1, ".xls"),
     "predict to no folder": (("predict", "rows.amp", "new.csv", "-o", "no/p.csv"), 1, "no"),
     "predict over the source": (("predict", "rows.amp", "new.csv", "-o", "new.csv"), 1, "itself"),
-    "level of two": (("predict", "rows.amp", "new.csv", "--level", "2"), 2, "between 0 and 1"),
+    "level of two": (("predict", "rows.amp", "new.csv", "--level", "2"), 2, "above 0 and below 1"),
     "predict with a row late that is bad": (
         ("predict", "rows.amp", "late_bad.csv", "-o", "p.csv", "--batch-size", "10"), 1, "'oops'"),
     "new rows of no clustering": (

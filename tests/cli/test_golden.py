@@ -63,7 +63,7 @@ COMMANDS = {
 
 def normal(text: str) -> str:
     """The words without what may differ from machine to machine."""
-    text = re.sub(r"[\d,]+ rows in .* a second", "N rows in T s, R rows a second", text)
+    text = re.sub(r"[\d,]+ rows in .* per second", "N rows in T s, R rows per second", text)
     text = re.sub(r'("(?:seconds|rows_per_second)"): [^,\n]+', r"\1: #", text)
     text = re.sub(r'"history": \[.*\]\n', '"history": [...]\n', text, flags=re.DOTALL)
     text = re.sub(r"(solver: )[^\n]*", r"\1...", text)

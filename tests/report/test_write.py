@@ -130,9 +130,9 @@ def test_one_batch_is_enough(tmp_path):
 
 
 def test_long_streams_are_thinned(regressor):
-    long = MiniAMPRegressor().fit([[0.0], [1.0]], [0.0, 1.0])
-    long.history_ = [dict(regressor.history_[-1], batch=k, rows_seen=50 * k) for k in range(3000)]
-    facts = Facts.of(long)
+    last = regressor.history_[-1]
+    long = [dict(last, batch=k, rows_seen=50 * k) for k in range(3000)]
+    facts = replace(Facts.of(regressor), everything=long)
     assert len(facts.history) == MOST_BATCHES
     assert facts.batches[0] == 1
     assert facts.batches[-1] == 3000

@@ -98,9 +98,8 @@ class FitRun(Run["Predictor"]):
         self.batch_rows = SAMPLE
         stream = self.stream()
         first = next(iter(stream))
-        affordable = miniamp.estimators.batching.auto_rows(
-            self.new_estimator(first)._settings(), first.X
-        )
+        settings = self.new_estimator(first)._settings()
+        affordable = miniamp.estimators.settings.auto_rows(settings, first.X)
         if affordable < first.rows:
             return affordable
         features = max(1, len(first.feature_names))

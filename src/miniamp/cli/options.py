@@ -27,19 +27,7 @@ FormatName = StrEnum("FormatName", "csv parquet arrow npy npz libsvm jsonl")
 SolverName = StrEnum("SolverName", "auto amp robust")
 
 #: Priors and channels by name.
-PRIORS: dict[str, type[ScalarPrior]] = {
-    "gaussian": priors.Gaussian,
-    "sparse": priors.GaussBernoulli,
-    "laplace": priors.Laplace,
-    "nonnegative": priors.NonNegativeGaussian,
-}
-CHANNELS: dict[str, type[Channel]] = {
-    "gaussian": channels.Gaussian,
-    "student-t": channels.StudentT,
-    "poisson": channels.Poisson,
-    "probit": channels.Probit,
-    "logistic": channels.Logistic,
-}
+PRIORS, CHANNELS = priors.by_name(), channels.by_name()
 
 
 def auto_or_count(least: int) -> Callable[[str], str]:

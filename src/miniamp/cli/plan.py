@@ -114,7 +114,7 @@ def _prior(sparsity: float | None, prior: str | None) -> ScalarPrior:
         sparse = sparsity is not None and sparsity < 1.0
         return GaussBernoulli(rho=sparsity) if sparse else Gaussian()
     given = prior_of(prior)
-    return options.PRIORS[given]() if isinstance(given, str) else given
+    return options.PRIORS[given].default() if isinstance(given, str) else given
 
 
 def _channel(name: str, noise: float) -> Channel:

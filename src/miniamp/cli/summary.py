@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from miniamp.arrays import Array
+from miniamp.errors import typed
 
 if TYPE_CHECKING:
     from miniamp.cli.run import Estimator
@@ -31,7 +32,7 @@ def described(
     """The model as plain values."""
     if hasattr(estimator, "cluster_centers_"):
         return _clusters(estimator, names, min(top, WIDTH))
-    history = estimator.history_
+    history: Sequence[Entry] = estimator.history_
     last = history[-1]
     classes = getattr(estimator, "classes_", None)
     scored = [entry for entry in history if entry.get("error") is not None]
@@ -57,7 +58,7 @@ def described(
         "intercept": np.asarray(estimator.intercept_).tolist(),
         "coefficients": _strongest(estimator, names, top),
         "health": [
-            {"kind": f.kind, "message": f.message, "remedy": f.remedy}
+            {"kind": f.kind, "message": typed(f.seen, "shell"), "remedy": typed(f.action, "shell")}
             for f in estimator.health_.findings
         ],
     }

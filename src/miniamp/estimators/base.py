@@ -162,7 +162,7 @@ class StreamingEstimator(SaveMixin, BaseEstimator):
         if not before.issuperset(entry["found"]):
             for finding in findings(state.history):
                 if finding.kind not in before:
-                    warnings.warn(str(finding), HealthWarning, stacklevel=5)
+                    warnings.warn(HealthWarning(f"{finding.seen} {finding.action}"), stacklevel=5)
         if self.verbose:
             sys.stdout.write(_line(entry) + "\n")
         return state

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from miniamp.errors import ConflictError
+from miniamp.errors import ConflictError, MiniampWarning, typed
 from miniamp.estimators.history import Entry, History, column
 from miniamp.estimators.rows import Matrix
 from miniamp.estimators.settings import ModelSettings
@@ -41,13 +41,13 @@ MOST_OUTLIERS = 0.05
 STRAINED = 2.0
 
 
-class HealthWarning(UserWarning):
+class HealthWarning(MiniampWarning):
     """The model does not describe the stream; the message tells in which way, and what to do."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong.
+    """One thing that is wrong; settings in its texts are written as in a remedy of an error.
 
     Attributes
     ----------
@@ -60,11 +60,23 @@ class Finding:
     """
 
     kind: str
-    message: str
-    remedy: str
+    seen: str
+    action: str
+
+    @property
+    def message(self) -> str:
+        return typed(self.seen, "python")
+
+    @property
+    def remedy(self) -> str:
+        return typed(self.action, "python")
+
+    def as_typed(self, where: str) -> str:
+        """Message and remedy, with settings as they are typed in "python" or in a "shell"."""
+        return typed(f"{self.seen} {self.action}", where)
 
     def __str__(self) -> str:
-        return f"{self.message} {self.remedy}"
+        return self.as_typed("python")
 
 
 @dataclass(frozen=True)
@@ -155,9 +167,9 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
             return [
                 Finding(
                     "noise",
-                    f"The noise is larger than noise={noise:.3g} says: squared residuals are "
+                    f"The noise is larger than {{noise={noise:.3g}}} says: squared residuals are "
                     f"{surprise:.2g} times the predicted ones.",
-                    f"Use noise='learn', or about {_noise_seen(recent):.2g}.",
+                    f"Use {{noise=learn}}, or about {_noise_seen(recent):.2g}.",
                 )
             ]
         what = "squared residuals are" if numbers else "the Brier score is"
@@ -165,17 +177,18 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
             Finding(
                 "overconfidence",
                 f"The model is too sure of itself: {what} {surprise:.2g} times what it predicted.",
-                "If rows come more than once, drop the copies. Else give it more memory (memory=), "
-                "solver='robust' or larger batches; if the stream changes with time, forget=0.95.",
+                "If rows come more than once, drop the copies. Else give it more {memory}, "
+                "{solver=robust} or larger batches; if the stream changes with time, "
+                "{forget=0.95}.",
             )
         ]
     if surprise < min(TOO_SMALL, 1.0 - SIGMAS * std) and given:
         return [
             Finding(
                 "noise",
-                f"The noise is smaller than noise={noise:.3g} says: squared residuals are "
+                f"The noise is smaller than {{noise={noise:.3g}}} says: squared residuals are "
                 f"{surprise:.2g} times the predicted ones.",
-                f"Use noise='learn', or about {_noise_seen(recent):.2g}: more can be learned.",
+                f"Use {{noise=learn}}, or about {_noise_seen(recent):.2g}: more can be learned.",
             )
         ]
     return []
@@ -193,7 +206,8 @@ def _outliers(recent: list[Entry]) -> list[Finding]:
             "noise",
             f"The noise has outliers: {count} of the last {rows} rows are off by more than 4.5 "
             "standard deviations.",
-            "Use noise=channels.StudentT(...), which lets them pass, or clean the data.",
+            "Use {noise=channels.StudentT(...)|student-t:df=4}, which lets them pass, or clean the "
+            "data.",
         )
     ]
 
@@ -218,8 +232,8 @@ def _drift(recent: list[Entry], before: list[Entry]) -> list[Finding]:
         Finding(
             "drift",
             f"The stream has changed: the prediction error was {then:.3g} and is {now:.3g}.",
-            "Let old rows fade with forget=0.9 (or less, if it changes fast), or start over with a "
-            "new estimator.",
+            "Let old rows fade with {forget=0.9} (or less, if it changes fast), or start over with "
+            "a new estimator.",
         )
     ]
 
@@ -238,7 +252,7 @@ def _design(history: Sequence[Entry]) -> Iterator[Finding]:
         yield Finding(
             "design",
             f"AMP does not suit these rows: {why}, as happens where features depend on each other.",
-            "Use solver='auto' or 'robust', with memory='auto'.",
+            "Use {solver=auto} or {solver=robust}, with {memory=auto}.",
         )
 
 
@@ -267,7 +281,7 @@ def _theory(recent: list[Entry], history: History) -> Iterator[Finding]:
             "independent features.",
             "Allow more iterations per batch (max_iter=). Or the prior does not fit the "
             "coefficients, or the features are less independent than they look: try another "
-            "prior, or solver='robust' with memory.",
+            "prior, or {solver=robust} with {memory=auto}.",
         )
 
 
