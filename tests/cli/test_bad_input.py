@@ -184,7 +184,7 @@ CASES = {
         ("predict", "python.amp", "rows.csv"), 1, "features"),
     "unseen category in predict": (
         ("predict", "rows.amp", "new_city.csv"), 1, "read unknown ones as none: --unknown"),
-    "text in predict": (("predict", "rows.amp", "new_text.csv"), 1, "use --categorical if"),
+    "text in predict": (("predict", "rows.amp", "new_text.csv"), 1, "use --categorical a,b if"),
     "gap in predict": (("predict", "rows.amp", "new_gap.csv"), 1, "--missing mean"),
     "drop in predict": (
         ("predict", "rows.amp", "new.csv", "--missing", "drop"), 2, "leave rows out"),

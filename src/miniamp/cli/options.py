@@ -27,7 +27,8 @@ FormatName = StrEnum("FormatName", "csv parquet arrow npy npz libsvm jsonl")
 SolverName = StrEnum("SolverName", "auto amp robust")
 
 #: Priors and channels by name.
-PRIORS, CHANNELS = priors.by_name(), channels.by_name()
+PRIORS: dict[str, type[ScalarPrior]] = priors.by_name()
+CHANNELS = channels.by_name()
 
 
 def auto_or_count(least: int) -> Callable[[str], str]:

@@ -129,7 +129,7 @@ class Encoder:
                     table.origin,
                     f"no column {name!r}",
                     "the same columns as before",
-                    "add it, or leave it out from the start with {columns=[...]}",
+                    "add it, or leave it out from the start with {columns=[...]|a,b}",
                 )
         numeric = [c.name for c in self.schema.columns if c.kind == NUMBER]
         X = side_by_side([table.columns[name] for name in numeric], self.dtype)
@@ -180,7 +180,7 @@ class Encoder:
         first: int,
         cells: Cells,
         name: str,
-        remedy: str = "correct it, or use {categorical=[...]} if the column holds categories",
+        remedy: str = "correct it, or use {categorical=[...]|a,b} if the column holds categories",
     ) -> NDArray[Scalar]:
         try:
             return reader(cells)
@@ -196,7 +196,7 @@ class Encoder:
                 f"{self.locator.of(first)}, column {name!r}",
                 f"values of type {bad}",
                 "numbers or text",
-                "convert the column, or leave it out with {columns=[...]}",
+                "convert the column, or leave it out with {columns=[...]|a,b}",
             ) from None
 
 
@@ -211,7 +211,7 @@ def with_vocabulary(schema: Schema, first: Block) -> Schema:
                     f"column {column.name!r}",
                     f"{len(words)} different texts in the first batch",
                     f"at most {MOST_CATEGORIES} categories",
-                    "leave the column out with {columns=[...]}, or give its categories by schema",
+                    "leave the column out with {columns=[...]|a,b}, or give its categories by schema",
                 )
             found[column.name] = words
     return schema.with_categories(found)
