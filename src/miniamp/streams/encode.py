@@ -211,7 +211,7 @@ def with_vocabulary(schema: Schema, first: Block) -> Schema:
                     f"column {column.name!r}",
                     f"{len(words)} different texts in the first batch",
                     f"at most {MOST_CATEGORIES} categories",
-                    "leave the column out with {columns=[...]|a,b}, or give its categories by schema",
+                    "leave it out with {columns=[...]|a,b}, or give its categories by schema",
                 )
             found[column.name] = words
     return schema.with_categories(found)
