@@ -84,14 +84,13 @@ class _Adapter(ABC):
     def _absorb(self, rows: Sequence[Row], labels: Sequence[Hashable]) -> None:
         new = sorted({name for row in rows for name in row} - self._names.keys(), key=str)
         names = {**self._names, **{name: len(self._names) + j for j, name in enumerate(new)}}
-        Y, estimator = self._targets(labels), self._estimator
-        settings = estimator._settings()
+        Y, settings = self._targets(labels), self._estimator._settings()
         state = self._state or FitState(settings, len(names), Y.shape[1])
         state = with_features(state.under(settings), len(names))
         state = with_classes(state, max(Y.shape[1], 2))
         try:
             batch = Rows(self._matrix(rows, names, state), Y)
-            self._state = state.absorbed(batch, type(estimator)._score)
+            self._state = state.absorbed(batch)
         except (ConflictError, np.linalg.LinAlgError) as error:
             self._state = state
             warnings.warn(f"{len(rows)} rows were left out: {error}", HealthWarning, stacklevel=4)
@@ -99,7 +98,8 @@ class _Adapter(ABC):
 
     def _predictions(self, state: FitState, rows: Sequence[GivenRow]) -> list[RowPrediction]:
         numbers = [_numbers(row) for row in rows]
-        return state.predictions(self._matrix(numbers, self._names, state))
+        settled = state.settled
+        return settled.predictions(self._matrix(numbers, self._names, settled))
 
     def _matrix(self, rows: Sequence[Row], names: dict[Hashable, int], state: FitState) -> Array:
         X = np.full((len(rows), len(names)), np.nan)
@@ -263,7 +263,7 @@ class RiverClassifier(_Adapter, base.MiniBatchClassifier):
         else:
             known = class_probabilities(self._predictions(self._state, rows))
         # A class that only waiting rows have shown has, so far, the probability of a rare one.
-        rare = 1.0 / (self._state.rows + len(waiting) + len(fresh))
+        rare = 1.0 / (self._state.rows_seen + len(waiting) + len(fresh))
         rest = 1.0 - rare * len(fresh)
         names = list(self._classes)
         return [

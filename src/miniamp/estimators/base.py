@@ -24,7 +24,14 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs.distributed import Distributed
 from miniamp.errors import ConflictError, InvalidTypeError
-from miniamp.estimators.health import HealthReport, HealthWarning, conflict, diagnose, findings
+from miniamp.estimators.health import (
+    HealthReport,
+    HealthWarning,
+    blocks,
+    conflict,
+    diagnose,
+    findings,
+)
 from miniamp.estimators.history import Entry
 from miniamp.estimators.rows import (
     ACCEPTED,
@@ -99,6 +106,7 @@ class StreamingEstimator(SaveMixin, BaseEstimator):
             state = FitState(settings, rows.X.shape[1], rows.Y.shape[1])
             for part in cut(self.batch_size, settings, rows.X, rng):
                 state = self._next(state, _some(rows, part))
+            state.settled  # noqa: B018  # what is wrong with the rows shows now
             self._state = state
         return self
 
@@ -127,7 +135,7 @@ class StreamingEstimator(SaveMixin, BaseEstimator):
                     chunks=(whole.chunks[0], (first.shape[1] + settings.intercept,)),
                 )
                 design = Distributed.from_array(standardised, client=client)
-                return state.started(frame, design, Y)
+                return state.after_design(frame, design, Y)
         weights = None if sample_weight is None else np.asarray(plain(sample_weight))
         done = 0
         for block in blocks_of(X):
@@ -155,9 +163,16 @@ class StreamingEstimator(SaveMixin, BaseEstimator):
         """The state after one batch, with a warning about what is wrong for the first time."""
         before = set(state.history[-1]["found"]) if state.history else set()
         try:
-            state = state.absorbed(rows, type(self)._score)
+            old, state = state, state.absorbed(rows)
         except (ConflictError, np.linalg.LinAlgError) as error:
             raise conflict(error, rows.X, state.settings) from error
+        waiting = state.waiting
+        if waiting is not None:
+            if waiting.left_out and not (old.waiting and old.waiting.left_out):
+                warnings.warn(
+                    str(blocks(len(waiting), state.rows_seen)), HealthWarning, stacklevel=5
+                )
+            return state
         entry = state.history[-1]
         if not before.issuperset(entry["found"]):
             for finding in findings(state.history):
@@ -183,6 +198,7 @@ class StreamingEstimator(SaveMixin, BaseEstimator):
             tol=self.tol,
             fit_intercept=self.fit_intercept,
             standardize=self.standardize,
+            score=type(self)._score,
         )
 
     def _rows(
@@ -216,12 +232,13 @@ class StreamingEstimator(SaveMixin, BaseEstimator):
     @property
     def _learned(self) -> FitState:
         check_is_fitted(self)
-        return self._state
+        return self._state.settled
 
     @property
     def n_samples_seen_(self) -> int:
         """Rows absorbed so far."""
-        return self._learned.rows
+        check_is_fitted(self)
+        return self._state.rows_seen
 
     @property
     def n_iter_(self) -> int:

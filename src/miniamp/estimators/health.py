@@ -52,7 +52,7 @@ class Finding:
     Attributes
     ----------
     kind : str
-        "noise", "drift", "design", "overconfidence" or "theory".
+        "noise", "drift", "design", "order", "overconfidence" or "theory".
     message : str
         What is seen, in plain words.
     remedy : str
@@ -120,6 +120,8 @@ def diagnose(history: History) -> HealthReport:
 
 def findings(history: History) -> list[Finding]:
     """What is wrong as of the latest batch."""
+    if history and "sampled" in history[-1]:
+        return [blocks(history[-1]["sampled"], history[-1]["rows"])]
     recent = _window(history)
     if not recent:
         return [*_design(history)]
@@ -132,6 +134,16 @@ def findings(history: History) -> list[Finding]:
     noise = _error_bars(recent) or _outliers(recent)
     # A noise that is wrong strains AMP and breaks the predictions of the theory: it comes first.
     return noise or [*_design(history), *_theory(recent, history)]
+
+
+def blocks(used: int, rows: int) -> Finding:
+    """The finding that the first rows come in blocks of one class."""
+    return Finding(
+        "order",
+        f"The rows come in blocks of one class: the model is fitted to a sample of {used} of the "
+        f"{rows} rows so far.",
+        "Shuffle the rows.",
+    )
 
 
 def _window(history: Sequence[Entry]) -> list[Entry]:

@@ -13,6 +13,7 @@ from miniamp.channels.base import Channel
 from miniamp.designs import Design
 from miniamp.errors import MiniampError
 from miniamp.learning import Model
+from miniamp.parametric import Parametric
 from miniamp.priors import ScalarPrior
 from miniamp.theory import ConvergedBatch, Law
 
@@ -39,6 +40,7 @@ class Entry(TypedDict, total=False):
     forget: float
     solver_asked: str
     weighted: bool
+    sampled: int
     theory_precision: float
     theory_variance: float
     theory_error: float | None
@@ -68,10 +70,11 @@ class Typical(NamedTuple):
     noise: float  #: variance of the noise; nan where y is on another scale than z
     forget: float  #: what counted of everything before
     first: bool  #: whether the stream started with this batch
+    unit: float  #: unit of the targets in which all this is
 
     @classmethod
     def of(
-        cls, model: Model, info: Info, design: Design, forget: float, first: bool
+        cls, model: Model, info: Info, design: Design, forget: float, first: bool, unit: float
     ) -> Typical | None:
         """For a model after a batch; None where the theory does not apply.
 
@@ -89,7 +92,7 @@ class Typical(NamedTuple):
         power = features * design.mean_square
         on_scale = noise if channel.shift_invariant else np.nan
         scaled = channel.replaced(var=noise / power)
-        return cls(prior, scaled, rows / features, power, on_scale, forget, first)
+        return cls(prior, scaled, rows / features, power, on_scale, forget, first, unit)
 
     def after(self, last: Entry) -> Entry:
         """theory_precision, theory_variance and theory_error of this batch, given the one before.
@@ -109,10 +112,11 @@ class Typical(NamedTuple):
             return {}
         entry: Entry = {
             "theory_precision": float(new.lam),
-            "theory_variance": float(new.variance),
+            "theory_variance": self.unit**2 * float(new.variance),
         }
         if np.isfinite(self.noise):
-            entry["theory_error"] = self.noise + self.power * float(law.variance)
+            error = self.noise + self.power * float(law.variance)
+            entry["theory_error"] = self.unit**2 * error
         return entry
 
 
@@ -183,6 +187,8 @@ def column(entries: Sequence[Entry], name: str) -> Array:
     return np.array([cast("dict[str, float]", entry).get(name, np.nan) for entry in entries])
 
 
-def hyper_parameters(entry: Entry, prefix: str, values: dict[str, float]) -> None:
-    """Record hyper-parameters, one entry per name."""
-    cast("dict[str, float]", entry).update({f"{prefix}_{name}": v for name, v in values.items()})
+def hyper_parameters(entry: Entry, prefix: str, models: Sequence[Parametric]) -> None:
+    """Record hyper-parameters by name, averaged over targets."""
+    for name in models[0].names:
+        values = [np.mean(getattr(model, name)) for model in models]
+        cast("dict[str, float]", entry)[f"{prefix}_{name}"] = float(np.mean(values))

@@ -16,7 +16,7 @@ from miniamp.arrays import Array
 from miniamp.errors import InvalidTypeError
 from miniamp.estimators.base import StreamingEstimator
 from miniamp.estimators.history import History
-from miniamp.estimators.state import FitState
+from miniamp.estimators.state import FitState, with_unit
 from miniamp.evidence import Frame
 from miniamp.learning import Model
 from miniamp.posterior import Posterior, Remembered
@@ -73,7 +73,7 @@ def merge(a: E, b: E) -> E:
     new: E = clone(b)
     for name in ("n_features_in_", *b._label_names()):
         setattr(new, name, getattr(b, name))
-    new._state = _merged(a._state, b._state)
+    new._state = _merged(a._learned, b._learned)
     return new
 
 
@@ -88,7 +88,7 @@ def _require_alike(a: StreamingEstimator, b: StreamingEstimator) -> None:
                 "streams.merge accepts posteriors",
             )
         check_is_fitted(given)
-        if given._state.first is not None:
+        if given._state.frame is None:
             raise checks.refuse(
                 name, f"{given.n_samples_seen_} rows", "more", "let the other learn from them"
             )
@@ -112,6 +112,7 @@ def _listed(estimator: StreamingEstimator, name: str) -> list[object] | None:
 
 def _merged(a: FitState, b: FitState) -> FitState:
     """The state of both, in the units of b, and of a where b has none yet."""
+    a = _with_target_units(a, b)
     old, own = a.units, b.units
     frame = replace(
         own,
@@ -134,7 +135,15 @@ def _merged(a: FitState, b: FitState) -> FitState:
             channel = channel.replaced(
                 **{n: noise[0][n] ** share * noise[1][n] ** (1.0 - share) for n in noise[1]}
             )
-        models.append(Model(together(*parts), channel, first.batches + second.batches))
+        models.append(
+            Model(
+                together(*parts),
+                channel,
+                first.batches + second.batches,
+                first.scale_known + second.scale_known,
+                first.noise_known + second.noise_known,
+            )
+        )
     return replace(
         b,
         frame=frame,
@@ -142,6 +151,38 @@ def _merged(a: FitState, b: FitState) -> FitState:
         rows=a.rows + b.rows,
         history=_one_after_the_other(a, b),
     )
+
+
+def _with_target_units(a: FitState, b: FitState) -> FitState:
+    """The state of a, with targets in the units of b: x_new = factor x_old + shift, exactly."""
+    factor, shift = a.y_scale / b.y_scale, (a.y_centre - b.y_centre) / b.y_scale
+    if factor == 1.0 and shift == 0.0:
+        return a
+
+    def moved(tilt: Tilt) -> Tilt:
+        A = np.broadcast_to(tilt.A, tilt.B.shape)
+        return Tilt(tilt.A, np.append(tilt.B[:-1], tilt.B[-1] + A[-1] * shift))
+
+    models = []
+    for model in a.models:
+        belief = model.posterior.stretched(factor)
+        if shift:  # there is an intercept then
+            seen = belief.remembered
+            if seen is not None:
+                targets = seen.targets + shift * seen.rows[:, -1]
+                seen = Remembered(seen.rows, targets, moved(seen.field))
+            tilt = moved(belief.tilt)
+            belief = Posterior(belief.prior, belief.size, tilt, memory=belief.memory)
+            belief = belief.remembering(seen)
+        models.append(
+            replace(
+                model,
+                posterior=belief.with_prior(belief.prior.rescaled(factor)),
+                channel=with_unit(model.channel, factor),
+                noise_known=model.noise_known / factor**4,
+            )
+        )
+    return replace(a, models=tuple(models), y_centre=b.y_centre, y_scale=b.y_scale)
 
 
 def _moved(belief: Posterior, old: Frame, new: Frame, intercept: bool) -> Posterior:
@@ -195,17 +236,16 @@ def with_features(state: FitState, features: int) -> FitState:
 
     Examples
     --------
-    >>> from miniamp.estimators.scoring import score_numbers
     >>> from miniamp.estimators import MiniAMPRegressor
     >>> state = FitState(MiniAMPRegressor()._settings(), features=1, targets=1)
     >>> X = np.arange(40.0)[:, None]
-    >>> state = state.absorbed(Rows(X, X), score_numbers)
+    >>> state = state.absorbed(Rows(X, X))
     >>> with_features(state, 2).coefficients.mean.round(2)
     array([[1., 0.]])
     """
     more = features - state.features
     if more == 0 or state.frame is None:
-        return replace(state, features=features)
+        return replace(_padded(state, more), features=features)
     end = state.features  # the intercept, if there is one, stays the last coordinate
     frame = Frame(
         np.append(state.frame.centre, np.zeros(more)),
@@ -214,11 +254,7 @@ def with_features(state: FitState, features: int) -> FitState:
         state.frame.counted,
     )
     models = tuple(replace(m, posterior=_wider(m.posterior, end, more)) for m in state.models)
-    first = state.first
-    if first is not None:
-        padded = sp.hstack if sp.issparse(first.X) else np.hstack
-        first = replace(first, X=padded([first.X, np.zeros((len(first), more))]))
-    return replace(state, features=features, frame=frame, models=models, first=first)
+    return replace(_padded(state, more), features=features, frame=frame, models=models)
 
 
 def with_classes(state: FitState, classes: int) -> FitState:
@@ -231,16 +267,25 @@ def with_classes(state: FitState, classes: int) -> FitState:
     targets = classes if classes > 2 else 1
     if targets == state.targets:
         return state
-    models, first = state.models, state.first
+    models, waiting = state.models, state.waiting
     if state.targets == 1:
         models = tuple(image for m in models for image in (_mirrored(m), m))
     if models:
         models += tuple(_unseen(models[0]) for _ in range(targets - len(models)))
-    if first is not None:
-        Y = first.Y if state.targets > 1 else np.hstack([-first.Y, first.Y])
+    if waiting is not None:
+        Y = waiting.Y if state.targets > 1 else np.hstack([-waiting.Y, waiting.Y])
         rest = np.full((len(Y), targets - Y.shape[1]), -1.0)
-        first = replace(first, Y=np.hstack([Y, rest]))
-    return replace(state, targets=targets, models=models, first=first)
+        waiting = replace(waiting, Y=np.hstack([Y, rest]))
+    return replace(state, targets=targets, models=models, waiting=waiting)
+
+
+def _padded(state: FitState, more: int) -> FitState:
+    """The state whose waiting rows have more features, all zero."""
+    rows = state.waiting
+    if rows is None or more == 0:
+        return state
+    joined = sp.hstack if sp.issparse(rows.X) else np.hstack
+    return replace(state, waiting=replace(rows, X=joined([rows.X, np.zeros((len(rows), more))])))
 
 
 def _wider(belief: Posterior, end: int, more: int) -> Posterior:

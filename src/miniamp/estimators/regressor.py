@@ -158,7 +158,7 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
     @property
     def noise_(self) -> float:
         """Current estimate of the variance of the noise; nan where the channel has none."""
-        return float(np.mean(getattr(self._learned.models[0].channel, "var", np.nan)))
+        return self._learned.history[-1].get("noise_var", np.nan)
 
     def _validated(self, X: Given, y: Given, reset: bool) -> tuple[Matrix, NDArray[np.generic]]:
         both = validate_data(self, X, y, reset=reset, y_numeric=True, **ACCEPTED)

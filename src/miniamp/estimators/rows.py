@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
@@ -36,13 +36,22 @@ FIRST_ROWS = 2000
 class Rows:
     """Rows X (M, N) with targets Y (M, K) and weights (M,), None where every row counts once.
 
-    `calls` counts the batches that they came in.
+    Attributes
+    ----------
+    calls : int
+        Number of batches that they came in.
+    left_out : int
+        Number of rows that these stand for besides themselves (`thinned`).
+    changes : int
+        How often the label changed from one row to the next.
     """
 
     X: Matrix
     Y: Array
     weights: Array | None = None
     calls: int = 1
+    left_out: int = 0
+    changes: int = 0
 
     def __len__(self) -> int:
         return len(self.Y)
@@ -53,13 +62,50 @@ class Rows:
         if self.weights is not None or more.weights is not None:
             parts = [np.ones(len(r)) if r.weights is None else r.weights for r in (self, more)]
             weights = np.concatenate(parts)
-        Y = np.concatenate([self.Y, more.Y])
-        return Rows(stacked(self.X, more.X), Y, weights, self.calls + more.calls)
+        return Rows(
+            stacked(self.X, more.X),
+            np.concatenate([self.Y, more.Y]),
+            weights,
+            self.calls + more.calls,
+            self.left_out + more.left_out,
+            self.changes + more.changes + bool((self.Y[-1] != more.Y[0]).any()),
+        )
+
+    def thinned(self, most: int) -> Rows:
+        """A random sample with at most so many rows of each class, which stand for all of them.
+
+        The last row stays, so that changes of the label can be counted on.
+        """
+        labels = self.Y.argmax(axis=1) if self.Y.shape[1] > 1 else self.Y[:, 0]
+        weights = np.ones(len(self)) if self.weights is None else self.weights.copy()
+        keep = np.ones(len(self), dtype=bool)
+        rng = np.random.default_rng(len(self) + self.left_out)
+        for label in np.unique(labels):
+            own = np.flatnonzero(labels == label)
+            if len(own) <= most:
+                continue
+            total = weights[own].sum()
+            chosen = rng.choice(own, most, replace=False, p=weights[own] / total)
+            if own[-1] == len(self) - 1:
+                chosen[-1] = own[-1]
+            keep[own], keep[chosen] = False, True
+            weights[own] = total / most
+        if keep.all():
+            return self
+        left_out = self.left_out + int(np.sum(~keep))
+        return Rows(self.X[keep], self.Y[keep], weights[keep], self.calls, left_out, self.changes)
+
+    def normalised(self) -> Rows:
+        """The rows with weights of mean one, where some stand for others."""
+        if self.weights is None or not self.left_out:
+            return self
+        return replace(self, weights=self.weights / self.weights.mean())
 
     def state(self) -> dict[str, object]:
         """The rows in plain values, for a file."""
         X = matrix_state(self.X)
-        return {"X": X, "Y": self.Y, "weights": self.weights, "calls": self.calls}
+        others = {name: getattr(self, name) for name in ("calls", "left_out", "changes")}
+        return {"X": X, "Y": self.Y, "weights": self.weights, **others}
 
     @classmethod
     def from_state(cls, state: dict[str, Any] | None) -> Self | None:

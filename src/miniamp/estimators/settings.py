@@ -16,8 +16,10 @@ from miniamp.channels.base import Channel
 from miniamp.designs import as_design
 from miniamp.errors import InvalidTypeError, MiniampError
 from miniamp.estimators.rows import Matrix
+from miniamp.estimators.scoring import Scorer
 from miniamp.evidence import Frame
 from miniamp.evidence.auto import TRUSTED, spectral_outlier
+from miniamp.evidence.frame import CONSTANT
 from miniamp.posterior import Posterior, Prior
 from miniamp.priors import ScalarPrior
 
@@ -56,6 +58,8 @@ class ModelSettings:
     stop: Stop
     intercept: bool
     scaling: bool
+    target_scaling: bool
+    score: Scorer
 
     @classmethod
     def checked(
@@ -71,6 +75,7 @@ class ModelSettings:
         tol: Given,
         fit_intercept: Given,
         standardize: Given,
+        score: Scorer,
     ) -> Self:
         """The settings, or an error that names the parameter.
 
@@ -94,6 +99,8 @@ class ModelSettings:
             intercept=bool(fit_intercept),
             # A prior object describes coefficients in the user's own units.
             scaling=bool(standardize) and learn_prior,
+            target_scaling=learn_prior and not isinstance(noise, Channel),
+            score=score,
         )
 
     def memory_for(self, features: int) -> int:
@@ -111,6 +118,21 @@ class ModelSettings:
             power = 1.0 if self.channel.predicts_probabilities else float(np.mean(np.square(y)))
             prior = priors.WithIntercept(self.prior, WIDE * (power or 1.0))
         return Posterior(prior, size, memory=self.memory_for(features))
+
+    def target_units(self, Y: Array, weights: Array | None = None) -> tuple[float, float]:
+        """Zero and unit of the targets, from the first rows: (0, 1) where they have none.
+
+        Only targets that are z plus noise have units of their own; and a prior or a channel given
+        as an object is in the user's units.
+        """
+        if not self.channel.shift_invariant:
+            return 0.0, 1.0
+        weight = None if weights is None else weights[:, None]
+        centre = float(np.average(Y, weights=weight)) if self.intercept else 0.0
+        if not self.target_scaling:
+            return centre, 1.0
+        scale = float(np.sqrt(np.average(np.square(Y - centre), weights=weight)))
+        return centre, scale if scale > CONSTANT * abs(centre) else abs(centre) or 1.0
 
     def first_frame(self, X: Matrix) -> Frame:
         """Centre and scale of each feature, from the first rows."""
@@ -182,9 +204,11 @@ def cut(
     order = np.arange(rows) if pieces == 1 else rng.permutation(rows)
     if batch_rows(batch_size) is None:
         yield from np.array_split(order, pieces)
-    else:
-        for begin in range(0, rows, size):
-            yield order[begin : begin + size]
+        return
+    # A last batch of less than half the size joins the one before.
+    last = max(1, pieces - (0 < rows % size < size / 2))
+    for k in range(last):
+        yield order[k * size : (k + 1) * size if k + 1 < last else rows]
 
 
 def auto_rows(settings: ModelSettings, X: Matrix) -> int:
