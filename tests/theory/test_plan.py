@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from miniamp import channels, errors, priors, theory
-from miniamp.theory.planning import largest_batch, memory_of
+from miniamp.theory.choices import largest_batch, memory_of
 
 SPARSE = priors.GaussBernoulli(rho=0.3)
 CLEAN = channels.Gaussian(var=1e-8)
@@ -42,6 +42,23 @@ def test_a_memory_limit_is_kept_and_priced():
     assert bound.pick.rows == min(choice.rows for choice in fitting)
     assert bound.memory_cost == bound.pick.rows / free.fewest_rows.rows > 1.0
     assert f"factor {bound.memory_cost:.2f}" in str(bound)
+
+
+def test_unequal_batches_are_recommended_where_they_pay():
+    found = theory.plan(
+        SPARSE, channels.Gaussian(var=1e-4), 1000, target_mse=1e-4, max_memory="4MB"
+    )
+    assert found.unequal is found.schedule
+    assert found.schedule.rows * 1000 < 0.95 * found.pick.rows
+    assert "Unequal batches do better: in rows, 491, then 431" in str(found)
+    assert theory.plan(SPARSE, NOISY, 1000, target_mse=0.01).schedule is None
+    design = theory.Spectrum.condition(10.0, 0.5)
+    worse = theory.plan(SPARSE, NOISY, 1000, target_mse=0.01, design=design)
+    assert (
+        worse.fewest_rows.rows > theory.plan(SPARSE, NOISY, 1000, target_mse=0.01).fewest_rows.rows
+    )
+    with pytest.raises(errors.InvalidInputError, match="mean squared norm"):
+        theory.plan(SPARSE, NOISY, 1000, design=theory.Spectrum([3.0], columns=10))
 
 
 def test_a_budget_without_a_target_asks_for_the_smallest_error():

@@ -136,6 +136,12 @@ def _plain(found: Plan) -> dict[str, object]:
         "choices": choices,
         "memory_cost": found.memory_cost,
         "hard_rows": found.hard_rows,
+        "schedule": None
+        if found.schedule is None
+        else {
+            "batch_rows": [round(size * found.features) for size in found.schedule.sizes],
+            "mse": found.schedule.mse,
+        },
         "advice": found.advice(),
     }
 

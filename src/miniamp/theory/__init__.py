@@ -16,6 +16,8 @@ from miniamp.theory.phases import (
 )
 from miniamp.theory.planning import Choice, Plan, plan
 from miniamp.theory.potential import FixedPoint, fixed_points, free_energy, mutual_information
+from miniamp.theory.scheduling import Schedule, Sizes, schedule
+from miniamp.theory.spectrum import Spectrum
 from miniamp.theory.typical import ConvergedBatch, OptimalBatch, TypicalBatch
 
 __all__ = [
@@ -30,6 +32,9 @@ __all__ = [
     "OptimalBatch",
     "PhaseDiagram",
     "Plan",
+    "Schedule",
+    "Sizes",
+    "Spectrum",
     "Transitions",
     "TypicalBatch",
     "Verdict",
@@ -46,6 +51,7 @@ __all__ = [
     "online_curve",
     "phase_diagram",
     "plan",
+    "schedule",
     "transitions",
     "verdict",
 ]

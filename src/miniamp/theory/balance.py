@@ -11,8 +11,9 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from miniamp.arrays import Array, Given
-from miniamp.theory.output import OutputChannel, output_channel
+from miniamp.theory.output import RowGain
 from miniamp.theory.scalar import ScalarChannel, scalar_channel
+from miniamp.theory.spectrum import Spectrum, row_gain
 
 #: Step of the scans in log(lambda - lambda_0). The curve is smooth on the scale of one.
 SCAN = 0.05
@@ -54,6 +55,8 @@ class Balance:
         The model, matched.
     lam : float
         lambda_0, the precision before the batch.
+    design : Spectrum, optional
+        The rows' singular values; i.i.d. rows by default.
 
     Examples
     --------
@@ -63,9 +66,11 @@ class Balance:
     0.75
     """
 
-    def __init__(self, prior: Given, channel: Given, lam: float = 0.0) -> None:
+    def __init__(
+        self, prior: Given, channel: Given, lam: float = 0.0, design: Spectrum | None = None
+    ) -> None:
         self.scalar: ScalarChannel = scalar_channel(prior)
-        self.output: OutputChannel = output_channel(channel, self.scalar.power)
+        self.output: RowGain = row_gain(channel, self.scalar.power, design)
         self.lam = lam
 
     def mse(self, s: float | Array) -> Array:
@@ -94,7 +99,8 @@ class Balance:
             if root is not None:
                 return root
             left = float(s[-2])  # overlap by one, so that no maximum falls between two scans
-        return None
+        last = self._last(alpha)
+        return self.root(left, last, target) if last > left else None
 
     def _first_crossing(self, s: Array, target: float) -> float | None:
         values = self.log_alpha(s)
@@ -113,7 +119,7 @@ class Balance:
         """Every fixed point as (log(lambda - lambda_0), stable), in order; E = 0 apart."""
         target = float(np.log(alpha))
         turns = self.extrema
-        ends = [self.begin, *(turn.s for turn in turns), self.end]
+        ends = [self.begin, *(turn.s for turn in turns), self._last(alpha)]
         found = []
         for left, right in pairwise(ends):
             low, high = self.log_alpha(np.array([left, right])) - target
@@ -133,7 +139,9 @@ class Balance:
         """log alpha as lambda grows without bound; inf unless E = 0 can be reached."""
         dimension = self.scalar.dimension()
         if dimension > NO_CONTINUUM:
-            return float(np.log(dimension)) if self.output.noiseless else np.inf
+            return (
+                float(np.log(dimension / self.output.residue)) if self.output.noiseless else np.inf
+            )
         return -np.inf if self.output.exponent() > 0.0 else np.inf
 
     @cached_property
@@ -170,6 +178,13 @@ class Balance:
             if strong and float(self.output.delta(mse)) > (1.0 - 1e-6) * most:
                 return float(left)
         return float(s[-1])
+
+    def _last(self, alpha: float) -> float:
+        """Where fixed points end: beyond `end` where delta is bounded and alpha large."""
+        if self.output.exponent() > 0.0:
+            return self.end
+        most = float(self.output.delta(0.0))
+        return max(self.end, float(np.log(alpha * most)) + 1e-6)
 
     def _over(self, floor: float) -> Callable[[float], float]:
         return lambda s: float(self.mse(s)) / floor - 1.0

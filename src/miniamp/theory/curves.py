@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -119,6 +119,18 @@ def axes() -> Axes:
             "plot", "", "matplotlib to be installed", 'pip install "miniamp[report]"'
         ) from None
     return plt.subplots()[1]
+
+
+def text_table(cells: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as aligned text: the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        "".join(
+            cell.ljust(width) if i == 0 else f"  {cell:>{width}}"
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    )
 
 
 def generalisation_error(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy.optimize import brentq
@@ -19,6 +19,7 @@ from miniamp.theory.law import Law
 from miniamp.theory.output import OutputChannel, output_channel
 from miniamp.theory.potential import optimal_root, perfect_gain
 from miniamp.theory.scalar import WEAK, ScalarChannel, checked_prior, scalar_channel
+from miniamp.theory.spectrum import Spectrum
 from miniamp.theory.typical import ConvergedBatch, OptimalBatch, TypicalBatch
 
 #: Iterations of a mismatched batch that count as convergence, and the change at which to stop.
@@ -37,6 +38,7 @@ def learning_curve(
     t_max: int | None = None,
     truth: ScalarPrior | None = None,
     true_channel: Channel | None = None,
+    design: Spectrum | None = None,
 ) -> Curve:
     """The error of Mini-AMP after each batch: state evolution, Theorem 1.
 
@@ -49,9 +51,12 @@ def learning_curve(
     batches, alpha_max
         How many batches, or rows over coefficients in all; give one of them.
     t_max : int, optional
-        Iterations a batch; until convergence by default.
+        Iterations per batch; until convergence by default.
     truth, true_channel : optional
         What coefficients and rows are really drawn from, where that is not what is believed.
+    design : Spectrum, optional
+        The rows' singular values, for batches that are not i.i.d.; see `Spectrum`. Batches are then
+        converged and the belief is the truth.
 
     Returns
     -------
@@ -66,14 +71,18 @@ def learning_curve(
     ['0.15', '0.052', '0.013', '0.0014', '6.4e-08']
     """
     law = starting_law(prior, truth)
+    if design is not None and t_max is not None:
+        raise checks.refuse(
+            "t_max", t_max, "None with a design", "the theory of a design is that of converged rows"
+        )
     kind = ConvergedBatch if t_max is None else TypicalBatch
-    batch = kind(alpha_b, channel, true_channel)
+    batch = kind(alpha_b, channel, true_channel, design)
     number = number_of_batches(batch.alpha, batches, alpha_max)
     if t_max is None:
         stop = Stop(max_iter=PATIENCE, tol=TOLERANCE)
     else:
         stop = Stop(max_iter=checks.count("t_max", t_max), tol=0.0)
-    return _streamed(law, batch, number, stop, f"alpha_b = {batch.alpha:g}")
+    return streamed(law, [batch] * number, stop, f"alpha_b = {batch.alpha:g}")
 
 
 def mmse_curve(
@@ -82,6 +91,7 @@ def mmse_curve(
     alpha_b: Given,
     batches: int | None = None,
     alpha_max: float | None = None,
+    design: Spectrum | None = None,
 ) -> Curve:
     """The error of exact inference on each batch, marginals being kept: Theorem 3, recursively.
 
@@ -95,9 +105,11 @@ def mmse_curve(
     >>> [f"{mse:.2g}" for mse in curve.mse]
     ['0.15', '0.052', '6.4e-08']
     """
-    batch = OptimalBatch(alpha_b, channel)
+    batch = OptimalBatch(alpha_b, channel, design=design)
     number = number_of_batches(batch.alpha, batches, alpha_max)
-    return _streamed(starting_law(prior), batch, number, Stop(), f"MMSE, alpha_b = {batch.alpha:g}")
+    return streamed(
+        starting_law(prior), [batch] * number, Stop(), f"MMSE, alpha_b = {batch.alpha:g}"
+    )
 
 
 def online_curve(prior: Given, channel: Given, alphas: Given) -> Curve:
@@ -137,7 +149,9 @@ def online_alpha(prior: Given, channel: Given, mse: float) -> float:
     return float(price.integral(precision_for(scalar, mse)))
 
 
-def offline_alpha(prior: Given, channel: Given, mse: float) -> float:
+def offline_alpha(
+    prior: Given, channel: Given, mse: float, design: Spectrum | None = None
+) -> float:
     """The smallest single batch, in rows over coefficients, after which AMP has an error of `mse`.
 
     Examples
@@ -146,7 +160,7 @@ def offline_alpha(prior: Given, channel: Given, mse: float) -> float:
     >>> round(offline_alpha(priors.Gaussian(), channels.Gaussian(var=0.5), 0.25), 6)  # 3 (.5 + .25)
     2.25
     """
-    balance = Balance(prior, channel)
+    balance = Balance(prior, channel, design=design)
     s = float(np.log(precision_for(balance.scalar, mse)))
     # AMP climbs to lambda only when no smaller fixed point holds it back.
     held = [turn.alpha for turn in balance.extrema if turn.highest and turn.s < s]
@@ -179,7 +193,9 @@ def _price(scalar: ScalarChannel, output: OutputChannel) -> tuple[LogTable, floa
     return price, None
 
 
-def offline_curve(prior: Given, channel: Given, alphas: Given) -> Curve:
+def offline_curve(
+    prior: Given, channel: Given, alphas: Given, design: Spectrum | None = None
+) -> Curve:
     """The errors of AMP (`mse`) and of exact inference (`mmse`) when all rows are one batch.
 
     Examples
@@ -193,7 +209,7 @@ def offline_curve(prior: Given, channel: Given, alphas: Given) -> Curve:
     alphas = np.atleast_1d(checks.numeric("alphas", alphas))
     if alphas.ndim != 1 or (alphas < 0.0).any():
         raise checks.refuse("alphas", alphas, "a vector of numbers >= 0", "count rows from none")
-    balance = Balance(prior, channel)
+    balance = Balance(prior, channel, design=design)
     lams = np.array([[_gain(balance, a, best) for a in alphas] for best in (False, True)])
     curve = _matched(alphas, lams[0], balance.scalar, "offline AMP")
     floor = balance.output.floor
@@ -232,24 +248,25 @@ def number_of_batches(alpha_b: float, batches: int | None, alpha_max: float | No
     return number
 
 
-def _streamed(law: Law, batch: TypicalBatch, number: int, stop: Stop, label: str) -> Curve:
-    laws: list[Law] = []
-    infos: list[Info] = []
-    for new, info in stream(law, (batch for _ in range(number)), stop):
-        laws.append(new)
-        infos.append(info)
+def streamed(law: Law, batches: Sequence[TypicalBatch], stop: Stop, label: str) -> Curve:
+    """The curve of a law that absorbs typical batches, equal or not, one after another."""
+    steps = list(stream(law, batches, stop))
+    laws = [new for new, _ in steps]
     errors = [new.errors for new in laws]
-    floor = batch.channel.error_floor
-    befores = [law, *laws[:-1]]
+    floor = batches[0].channel.error_floor
 
     def count() -> Array:
         # A root search takes one step whatever the iteration would have taken: iterate now.
-        if type(batch) is TypicalBatch or not law.matched or batch.true_channel is not None:
-            return np.array([info.iterations for info in infos])
-        return np.array([_iterations(before, batch) for before in befores])
+        pairs = zip([law, *laws[:-1]], batches, steps, strict=True)
+        return np.array(
+            [
+                _iterations(before, batch) if batch.searches(before) else info.iterations
+                for before, batch, (_, info) in pairs
+            ]
+        )
 
     return Curve(
-        alpha=batch.alpha * np.arange(1.0, number + 1.0),
+        alpha=np.cumsum([batch.alpha for batch in batches]),
         mse=np.maximum([e.mse for e in errors], floor),
         variance=np.maximum([e.variance for e in errors], floor),
         lam=np.array([new.lam for new in laws]),
@@ -264,7 +281,7 @@ def _streamed(law: Law, batch: TypicalBatch, number: int, stop: Stop, label: str
 def _iterations(law: Law, batch: TypicalBatch) -> int:
     if law.mse <= batch.channel.error_floor:
         return 1
-    plain = TypicalBatch(batch.alpha, batch.channel)
+    plain = TypicalBatch(batch.alpha, batch.channel, design=batch.design)
     steps: Iterator[tuple[Law, Info]] = stream(law, [plain], Stop(max_iter=PATIENCE, tol=COUNTED))
     return next(steps)[1].iterations
 

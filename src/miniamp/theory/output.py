@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.polynomial.chebyshev import Chebyshev, chebpts1
@@ -28,6 +29,31 @@ SMOOTH_STEP = 0.4
 #: Standard deviations of omega that they are averaged over.
 REACH = 8.5
 KEPT = 64
+
+
+class RowGain(Protocol):
+    """What a row of a typical batch adds, as a function of the error E of a coefficient."""
+
+    power: float  #: E x^2 of a coefficient
+    floor: float  #: an error below this is none
+    channel: Channel
+
+    @property
+    def noiseless(self) -> bool:
+        """Whether delta grows like 1/E, so that J is infinite."""
+
+    @property
+    def residue(self) -> float:
+        """E delta(E) as E falls to 0, where rows have no noise."""
+
+    def delta(self, mse: ArrayOrFloat) -> Array:
+        """What a row over coefficients adds to the precision."""
+
+    def information(self, mse: ArrayOrFloat) -> Array:
+        """J, half the integral of delta from 0, in nats."""
+
+    def exponent(self) -> float:
+        """s in delta ~ E^-s for small E."""
 
 
 class OutputChannel:
@@ -56,13 +82,31 @@ class OutputChannel:
             end = min(power, channel.blur**2)
         # Panels end exactly at E = power, beyond which omega would have a negative variance.
         decades = np.ceil(np.log10(power / end) - 1e-9)
-        self._end = power * 10.0**-decades * (1.0 + (1e-9 if decades == 0.0 else 0.0))
-        self._table = LogTable(self._log_delta, np.log(self._end), self._low)
+        self.end = power * 10.0**-decades * (1.0 + (1e-9 if decades == 0.0 else 0.0))
+        self._table = LogTable(self._log_delta, np.log(self.end), self._low)
 
     @property
     def noiseless(self) -> bool:
         """Whether delta grows like 1/E: y fixes z, and J is infinite."""
         return self.floor > 0.0
+
+    @property
+    def residue(self) -> float:
+        """E delta(E) as E falls to 0, where rows have no noise."""
+        return 1.0
+
+    @property
+    def constant_precision(self) -> float | None:
+        """1/Delta of a Gaussian channel: what y says of z, whatever is known of it; else None."""
+        if not self.closed:
+            return None
+        return float(np.squeeze(self._closed("row_fisher", np.zeros(()))))
+
+    @property
+    def scale(self) -> float:
+        """The E below which delta no longer changes; 0 where there is none."""
+        precision = self.constant_precision
+        return self.channel.blur**2 if precision is None else 1.0 / precision
 
     def delta(self, mse: ArrayOrFloat) -> Array:
         """E g^2 for each error of z."""
@@ -111,13 +155,13 @@ class OutputChannel:
         if self.channel.blur > 0.0:
             delta, integral = self._polynomial
             # E = end expm1(SPREAD t)/expm1(SPREAD): even in t where delta changes at every scale.
-            t = np.log1p(mse / self._end * np.expm1(SPREAD)) / SPREAD
+            t = np.log1p(mse / self.end * np.expm1(SPREAD)) / SPREAD
             return np.exp(delta(t)), np.asarray(integral(t))
         edge, slope = self._power_law
-        ratio = mse / self._end
+        ratio = mse / self.end
         if slope < -0.1:
             with np.errstate(divide="ignore", over="ignore"):
-                integral = edge * self._end * ratio ** (1.0 + slope) / (1.0 + slope)
+                integral = edge * self.end * ratio ** (1.0 + slope) / (1.0 + slope)
                 return edge * ratio**slope, integral
         line = edge * (1.0 + slope * (ratio - 1.0))
         return line, edge * mse * (1.0 + slope * (0.5 * ratio - 1.0))
@@ -125,7 +169,7 @@ class OutputChannel:
     @cached_property
     def _power_law(self) -> tuple[float, float]:
         """delta at the end of the table, and its logarithmic slope there."""
-        s = np.log(self._end) + np.array([0.0, 0.1])
+        s = np.log(self.end) + np.array([0.0, 0.1])
         low, high = self._table.log_value(np.exp(s) * (1.0 + 1e-12))
         return float(np.exp(low)), float((high - low) / 0.1)
 
@@ -134,12 +178,12 @@ class OutputChannel:
         """log delta and the integral of delta, in t, where E is small for a smooth channel."""
         for points in SMOOTH_POINTS:
             t = 0.5 * (chebpts1(points) + 1.0)
-            E = self._end * np.expm1(SPREAD * t) / np.expm1(SPREAD)
+            E = self.end * np.expm1(SPREAD * t) / np.expm1(SPREAD)
             logs = self._log_delta(np.log(E))
             log_delta = Chebyshev.fit(t, logs, points - 1, domain=[0.0, 1.0])
             if np.abs(log_delta.coef[-2:]).max() < SMOOTH_TAIL:
                 break
-        jacobian = SPREAD * self._end * np.exp(SPREAD * t) / np.expm1(SPREAD)
+        jacobian = SPREAD * self.end * np.exp(SPREAD * t) / np.expm1(SPREAD)
         density = Chebyshev.fit(t, np.exp(logs) * jacobian, points - 1, domain=[0.0, 1.0])
         return log_delta, density.integ(lbnd=0.0)
 

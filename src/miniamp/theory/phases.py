@@ -16,6 +16,7 @@ from miniamp.theory.balance import Balance, Extremum
 from miniamp.theory.curves import Curve
 from miniamp.theory.limits import learning_curve, mmse_curve
 from miniamp.theory.potential import perfect_point, point_at
+from miniamp.theory.spectrum import Spectrum
 
 Status = Literal["optimal", "hard"]
 #: Errors that differ by less than this, relatively, are the same.
@@ -59,11 +60,15 @@ class Transitions:
         return self.information < self.weak_recovery * (1.0 - VISIBLE)
 
 
-def transitions(prior: Given, channel: Channel, lam: Given = 0.0) -> Transitions:
+def transitions(
+    prior: Given, channel: Channel, lam: Given = 0.0, design: Spectrum | None = None
+) -> Transitions:
     """The first-order transition in the size of a batch, after a precision `lam`.
 
     The spinodals are the extrema of alpha(lambda) (see `Balance`), the information-theoretic
-    transition lies where the two minima of the mutual information are equally deep.
+    transition lies where the two minima of the mutual information are equally deep. With a
+    `design`, alpha counts rows in independent blocks of that spectrum: a single block has what
+    exact inference or AMP needs if its own alpha is above the transition.
 
     Examples
     --------
@@ -74,7 +79,7 @@ def transitions(prior: Given, channel: Channel, lam: Given = 0.0) -> Transitions
     >>> theory.transitions(priors.Gaussian(), channels.Gaussian(var=0.1))
     Transitions(spinodal=None, information=None, lower_spinodal=None, weak_recovery=None)
     """
-    balance = Balance(prior, channel, checks.number("lam", lam, least=0.0))
+    balance = Balance(prior, channel, checks.number("lam", lam, least=0.0), design)
     turn = _deepest(balance)
     if turn is None:
         return Transitions(None, None, None)
@@ -150,7 +155,9 @@ class BatchThresholds(NamedTuple):
     spinodal: Array  #: S_1, S_2, ...
 
 
-def batch_thresholds(prior: Given, channel: Channel, batches: int) -> BatchThresholds:
+def batch_thresholds(
+    prior: Given, channel: Channel, batches: int, design: Spectrum | None = None
+) -> BatchThresholds:
     """T_k and S_k for k = 1 to `batches`: the transitions of batch k in a stream of equal batches.
 
     Examples
@@ -160,24 +167,26 @@ def batch_thresholds(prior: Given, channel: Channel, batches: int) -> BatchThres
     >>> found.information.round(6), found.spinodal.round(6)
     (array([0.369971, 0.356144]), array([0.48021 , 0.420741]))
     """
-    first = transitions(prior, channel)
+    first = transitions(prior, channel, design=design)
     lists: dict[str, list[float]] = {}
     for kind in ("information", "spinodal"):
         values = [_or_nan(getattr(first, kind))]
         for k in range(2, checks.count("batches", batches) + 1):
-            values.append(_threshold(prior, channel, k, kind, values[-1]))
+            values.append(_threshold(prior, channel, k, kind, values[-1], design))
         lists[kind] = values
     return BatchThresholds(np.array(lists["information"]), np.array(lists["spinodal"]))
 
 
-def _threshold(prior: Given, channel: Channel, k: int, kind: str, above: float) -> float:
+def _threshold(
+    prior: Given, channel: Channel, k: int, kind: str, above: float, design: Spectrum | None
+) -> float:
     """The alpha_b at which batch k sits at its own transition; `above` is that of batch k - 1."""
     if not above > 0.0:
         return np.nan
 
     def difference(alpha: float) -> float:
-        before = learning_curve(prior, channel, alpha, batches=k - 1)
-        found = getattr(transitions(prior, channel, float(before.lam[-1])), kind)
+        before = learning_curve(prior, channel, alpha, batches=k - 1, design=design)
+        found = getattr(transitions(prior, channel, float(before.lam[-1]), design), kind)
         # Past the end of bistability there is nothing to wait for: count as above.
         return -alpha if found is None else float(found) - alpha
 
@@ -279,7 +288,13 @@ class Verdict:
         return "\n".join(lines)
 
 
-def verdict(prior: Given, channel: Channel, alpha_b: Given, batches: int) -> Verdict:
+def verdict(
+    prior: Given,
+    channel: Channel,
+    alpha_b: Given,
+    batches: int,
+    design: Spectrum | None = None,
+) -> Verdict:
     """Whether Mini-AMP is optimal, batch by batch, and both errors.
 
     Examples
@@ -293,11 +308,11 @@ def verdict(prior: Given, channel: Channel, alpha_b: Given, batches: int) -> Ver
         4    1.400   1.3867e-03   1.7065e-08  hard (trapped)
         5    1.750   6.3855e-08   8.1481e-09  hard
     """
-    amp = learning_curve(prior, channel, alpha_b, batches=batches)
-    best = mmse_curve(prior, channel, alpha_b, batches=batches)
+    amp = learning_curve(prior, channel, alpha_b, batches=batches, design=design)
+    best = mmse_curve(prior, channel, alpha_b, batches=batches, design=design)
     before = [0.0, *amp.lam[:-1].tolist()]
     alone = [
-        _best_from(prior, channel, float(amp.alpha[0]), lam, float(mse))
+        _best_from(Balance(prior, channel, lam, design), float(amp.alpha[0]), float(mse))
         for lam, mse in zip(before, amp.mse, strict=True)
     ]
     phase = "hard" if alone[0] < amp.mse[0] * (1.0 - SAME) else "easy"
@@ -321,10 +336,9 @@ def batch_verdicts(amp: Curve, best: Curve, alone: Sequence[float]) -> tuple[Bat
     )
 
 
-def _best_from(prior: Given, channel: Channel, alpha: float, lam: float, mse: float) -> float:
-    """The error of exact inference on one batch, from a precision of lam."""
-    balance = Balance(prior, channel, lam)
-    if not np.isfinite(lam) or mse <= balance.output.floor:
+def _best_from(balance: Balance, alpha: float, mse: float) -> float:
+    """The error of exact inference on one batch; `mse` where nothing is left to learn."""
+    if not np.isfinite(balance.lam) or mse <= balance.output.floor:
         return mse
     points = [point_at(balance, alpha, s) for s, stable in balance.roots(alpha) if stable]
     if balance.perfect(alpha):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,10 +11,13 @@ import numpy as np
 from miniamp import checks
 from miniamp.arrays import Given
 from miniamp.channels import Channel
-from miniamp.theory.curves import Curve, axes
-from miniamp.theory.limits import learning_curve, offline_alpha, online_alpha, online_curve
+from miniamp.errors import InvalidInputError
+from miniamp.theory.choices import Choice, largest_batch, memory_of, ways_to_batch
+from miniamp.theory.curves import axes, text_table
 from miniamp.theory.phases import Transitions, transitions
 from miniamp.theory.scalar import scalar_channel
+from miniamp.theory.scheduling import Schedule, schedule, shortened
+from miniamp.theory.spectrum import Spectrum
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,42 +25,13 @@ if TYPE_CHECKING:
 
 #: Without a limit on memory, the pick is the smallest batch that costs at most this factor of rows.
 WORTH = 1.25
+#: Unequal batches are recommended where they save this factor of rows, or of the error.
+BETTER = 1.05
+#: How far from 1 the mean squared norm of a design's rows may be.
+ROW_POWER = 0.01
 #: Without a target, this share of the prior variance.
 DEFAULT_TARGET = 0.01
-#: Batches into which the rows of a single one are cut, to look for a cheaper choice.
-CUTS = (1, 2, 3, 5, 10, 20, 50, 100)
-MOST_BATCHES = 5_000
 _UNITS = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
-
-
-@dataclass(frozen=True, eq=False)
-class Choice:
-    """One way to cut a stream into batches, and what it leads to.
-
-    Attributes
-    ----------
-    name : str
-    alpha_b : float
-        Rows of a batch over coefficients; 0 for one row at a time.
-    batch_rows : int
-        Rows of a batch.
-    memory : int
-        Bytes: a batch in double precision, and the working vectors.
-    rows : int or None
-        Rows until the target is met; None where it is not within reach.
-    mse : float
-        The error when the target is met, or the budget spent.
-    curve : Curve
-        The predicted learning curve.
-    """
-
-    name: str
-    alpha_b: float
-    batch_rows: int
-    memory: int
-    rows: int | None
-    mse: float
-    curve: Curve = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +53,8 @@ class Plan:
         The extremes among the choices that do what is asked.
     memory_cost : float or None
         Rows with the memory limit over rows without it.
+    schedule : Schedule or None
+        The best sequence of unequal batches, where there is a limit on memory.
     transitions : Transitions
         Of the first batch. Between `information` and `spinodal` a batch is in its hard region.
     """
@@ -93,6 +68,7 @@ class Plan:
     fewest_rows: Choice
     least_memory: Choice
     memory_cost: float | None
+    schedule: Schedule | None
     transitions: Transitions
 
     @property
@@ -106,6 +82,18 @@ class Plan:
         last = int(np.ceil(found.spinodal * self.features)) - 1
         return (first, last) if first <= last else None
 
+    @property
+    def unequal(self) -> Schedule | None:
+        """The schedule, where it saves rows or error worth the trouble against the pick."""
+        found, pick = self.schedule, self.pick
+        if found is None or (self.target_mse is not None and not found.reached):
+            return None
+        if self.target_mse is None:
+            better = found.mse * BETTER < pick.mse
+        else:
+            better = pick.rows is None or found.rows * self.features * BETTER < pick.rows
+        return found if better else None
+
     def advice(self) -> str:
         """The answer in sentences."""
         lines = [f"Take {_rows_of(self.pick)}: {self._reason()}"]
@@ -113,6 +101,13 @@ class Plan:
             lines.append(f"The memory limit costs a factor {self.memory_cost:.2f} in rows.")
         if self.memory_cost == np.inf:
             lines[-1] = "The memory limit puts the target out of reach."
+        unequal = self.unequal
+        if unequal is not None:
+            order = shortened([float(np.ceil(x * self.features - 1e-6)) for x in unequal.sizes])
+            lines.append(
+                f"Unequal batches do better: in rows, {', then '.join(order)}; an error of "
+                f"{unequal.mse:.3g} after {unequal.rows * self.features:,.0f} rows."
+            )
         hard = self.hard_rows
         if hard is not None:
             lines.append(
@@ -196,6 +191,7 @@ def plan(
     target_mse: float | None = None,
     budget_rows: int | None = None,
     max_memory: float | str | None = None,
+    design: Spectrum | None = None,
 ) -> Plan:
     """Which batch size to take, from the theory alone.
 
@@ -212,6 +208,8 @@ def plan(
         Rows that can be had at most.
     max_memory : float or str, optional
         Bytes that a batch may take, as a number or like "500MB".
+    design : Spectrum, optional
+        The rows' singular values, of rows with mean squared norm 1; i.i.d. rows by default.
 
     Returns
     -------
@@ -238,8 +236,13 @@ def plan(
         budget_rows = checks.count("budget_rows", budget_rows)
     if target_mse is None and budget_rows is None:
         target_mse = DEFAULT_TARGET * scalar.variance
+    if design is not None and abs(design.row_power - 1.0) > ROW_POWER:
+        raise checks.refuse(
+            "design", f"rows of mean squared norm {design.row_power:.3g}", "1",
+            "divide the rows, and the noise's standard deviation, by their root mean square norm",
+        )  # fmt: skip
     limit = _memory_limit(max_memory, features)
-    choices = ways_to_batch(prior, channel, features, target_mse, budget_rows, limit)
+    choices = ways_to_batch(prior, channel, features, target_mse, budget_rows, limit, design)
     allowed = [c for c in choices if limit is None or c.memory <= limit]
     best, restricted = _fewest(choices), _fewest(allowed)
     memory_cost = None
@@ -256,8 +259,28 @@ def plan(
         fewest_rows=best,
         least_memory=min(done, key=lambda c: c.memory),
         memory_cost=memory_cost,
-        transitions=transitions(prior, channel),
+        schedule=_schedule(prior, channel, features, target_mse, budget_rows, limit, design),
+        transitions=transitions(prior, channel, design=design),
     )
+
+
+def _schedule(
+    prior: Given,
+    channel: Channel,
+    features: int,
+    target: float | None,
+    budget: int | None,
+    limit: float | None,
+    design: Spectrum | None,
+) -> Schedule | None:
+    """The best unequal batches within the memory; None without a limit, or out of reach."""
+    if limit is None:
+        return None
+    rows, largest = None if budget is None else budget / features, largest_batch(limit, features)
+    try:
+        return schedule(prior, channel, rows, largest / features, target, design)
+    except InvalidInputError:  # no sequence of batches so small reaches the target
+        return None
 
 
 def _fewest(choices: list[Choice]) -> Choice:
@@ -310,92 +333,3 @@ def _rows_of(choice: Choice) -> str:
     if choice.batch_rows == 1:
         return "one row at a time"
     return f"batches of {choice.batch_rows:,} rows ({choice.name})"
-
-
-def ways_to_batch(
-    prior: Given,
-    channel: Channel,
-    features: int,
-    target: float | None,
-    budget: int | None,
-    limit: float | None,
-) -> list[Choice]:
-    """One batch of all rows, that cut into pieces, the largest batch in memory, single rows."""
-    if target is None and budget is not None:
-        all_rows = budget
-        online_rows = budget
-    else:
-        assert target is not None
-        all_rows = int(np.ceil(offline_alpha(prior, channel, target) * features))
-        online_rows = int(np.ceil(online_alpha(prior, channel, target) * features))
-        if budget is not None:
-            all_rows, online_rows = min(all_rows, budget), min(online_rows, budget)
-    sizes = {max(int(np.ceil(all_rows / cut)), 1): f"in {cut} pieces" for cut in CUTS}
-    sizes[all_rows] = "all rows at once"
-    if limit is not None:
-        fitting = largest_batch(limit, features)
-        if 1 < fitting < all_rows:
-            sizes[fitting] = "all that fits"
-    found = []
-    for size in sorted(sizes, reverse=True):
-        if size == 1 and all_rows > 1:
-            continue
-        number = min(max(-(-online_rows // size), -(-all_rows // size)) + 1, MOST_BATCHES)
-        if budget is not None:
-            number = max(min(number, budget // size), 1)
-        curve = learning_curve(prior, channel, size / features, batches=number)
-        found.append(_choice(sizes[size], features, size, size / features, curve, target))
-    grid = np.linspace(0.0, online_rows / features, 101)[1:]
-    curve = online_curve(prior, channel, grid)
-    found.append(_choice("one row at a time", features, 1, 0.0, curve, target, online_rows))
-    return found
-
-
-def _choice(
-    name: str,
-    features: int,
-    size: int,
-    alpha_b: float,
-    curve: Curve,
-    target: float | None,
-    online_rows: int | None = None,
-) -> Choice:
-    rows, last = None, len(curve.mse) - 1
-    if target is not None:
-        # The last point of an online curve is the target itself, up to rounding.
-        reached = np.flatnonzero(curve.mse <= target * (1.0 + 1e-9))
-        if len(reached):
-            last = int(reached[0])
-            rows = round(float(curve.alpha[last]) * features)
-            if online_rows is not None:
-                rows = min(max(rows, 1), online_rows)
-    memory, shown = memory_of(size, features), curve.head(last + 1)
-    return Choice(name, alpha_b, size, memory, rows, float(curve.mse[last]), shown)
-
-
-def text_table(cells: Sequence[Sequence[str]]) -> str:
-    """Rows of cells as aligned text: the first column to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join(
-        "".join(
-            cell.ljust(width) if i == 0 else f"  {cell:>{width}}"
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cells
-    )
-
-
-def memory_of(rows: int, features: int) -> int:
-    """Bytes for a batch of rows in double precision and the vectors that work on it.
-
-    Examples
-    --------
-    >>> memory_of(rows=100, features=1000)
-    851200
-    """
-    return 8 * (rows * features + 6 * features + 4 * rows)
-
-
-def largest_batch(memory: float, features: int) -> int:
-    """The rows of the largest batch within so many bytes; 0 where not even one fits."""
-    return max(int((memory / 8.0 - 6 * features) // (features + 4)), 0)

@@ -11,6 +11,7 @@ from miniamp.arrays import Array, Given
 from miniamp.theory.balance import Balance
 from miniamp.theory.output import OutputChannel, output_channel
 from miniamp.theory.scalar import scalar_channel
+from miniamp.theory.spectrum import Spectrum, row_gain
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class FixedPoint:
     stable : bool
         Whether the iteration comes back to it: a minimum of the mutual information.
     mutual_information : float
-        i_RS^b there, in nats a coefficient.
+        i_RS^b there, in nats per coefficient.
     lam : float
         The precision lambda there.
     """
@@ -36,9 +37,14 @@ class FixedPoint:
 
 
 def mutual_information(
-    prior: Given, channel: Given, mse: Given, alpha: Given, lam: Given = 0.0
+    prior: Given,
+    channel: Given,
+    mse: Given,
+    alpha: Given,
+    lam: Given = 0.0,
+    design: Spectrum | None = None,
 ) -> Array:
-    """i_RS^b(E), in nats a coefficient: what rows and tilt together tell of x.
+    """i_RS^b(E), in nats per coefficient: what rows and tilt together tell of x.
 
         i(E) = I_x(lambda + alpha delta(E)) - alpha delta(E) E/2 + alpha J(E),
 
@@ -55,6 +61,8 @@ def mutual_information(
         Rows of the batch over coefficients.
     lam : float
         Precision before the batch.
+    design : Spectrum, optional
+        The rows' singular values; i.i.d. rows by default.
 
     Returns
     -------
@@ -82,7 +90,7 @@ def mutual_information(
     alpha = checks.number("alpha", alpha, least=0.0)
     lam = checks.number("lam", lam, least=0.0)
     scalar = scalar_channel(prior)
-    output = output_channel(channel, scalar.power)
+    output = row_gain(channel, scalar.power, design)
     errors = _checked_errors("mse", mse, scalar.power)
     if alpha == 0.0:
         return np.broadcast_to(scalar.information(lam), errors.shape).copy()
@@ -153,7 +161,13 @@ def observation_entropy(output: OutputChannel) -> float:
     return entropy - float(output.information(power))
 
 
-def fixed_points(prior: Given, channel: Given, alpha: Given, lam: Given = 0.0) -> list[FixedPoint]:
+def fixed_points(
+    prior: Given,
+    channel: Given,
+    alpha: Given,
+    lam: Given = 0.0,
+    design: Spectrum | None = None,
+) -> list[FixedPoint]:
     """Every fixed point of state evolution at alpha, from the largest error to the smallest.
 
     Stable and unstable ones alternate; the first is what AMP reaches, the stable one of smallest
@@ -167,7 +181,7 @@ def fixed_points(prior: Given, channel: Given, alpha: Given, lam: Given = 0.0) -
     [(0.11534314, True), (0.00136054, False), (3e-08, True)]
     """
     alpha = checks.number("alpha", alpha, above=0.0)
-    balance = Balance(prior, channel, checks.number("lam", lam, least=0.0))
+    balance = Balance(prior, channel, checks.number("lam", lam, least=0.0), design)
     points = [point_at(balance, alpha, s, stable) for s, stable in balance.roots(alpha)]
     if balance.perfect(alpha):
         points.append(perfect_point(balance, alpha))
@@ -191,7 +205,7 @@ def perfect_point(balance: Balance, alpha: float) -> FixedPoint:
     if output.noiseless:
         lam = balance.lam + perfect_gain(balance, alpha)
         information = float(balance.scalar.information(lam)) + alpha * (
-            float(output.information(output.floor)) - 0.5
+            float(output.information(output.floor)) - 0.5 * output.residue
         )
         return FixedPoint(output.floor, True, information, lam)
     return FixedPoint(0.0, True, float(balance.scalar.information(np.inf)), np.inf)
@@ -200,7 +214,7 @@ def perfect_point(balance: Balance, alpha: float) -> FixedPoint:
 def perfect_gain(balance: Balance, alpha: float) -> float:
     """What a batch adds to lambda at the fixed point without error."""
     floor = balance.output.floor
-    return alpha / floor if floor > 0.0 else np.inf
+    return alpha * balance.output.residue / floor if floor > 0.0 else np.inf
 
 
 def optimal_root(balance: Balance, alpha: float) -> float | None:

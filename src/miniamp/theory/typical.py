@@ -12,9 +12,10 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.theory.balance import Balance
 from miniamp.theory.law import Errors, Gain, Law
-from miniamp.theory.output import checked_channel, forecast_rule, output_channel
+from miniamp.theory.output import checked_channel, forecast_rule
 from miniamp.theory.potential import optimal_root, perfect_gain
 from miniamp.theory.scalar import scalar_channel
+from miniamp.theory.spectrum import Spectrum, row_gain
 
 
 class TypicalBatch:
@@ -30,6 +31,8 @@ class TypicalBatch:
         How the observations are believed to come about.
     true_channel : Channel, optional
         How they do; as believed by default.
+    design : Spectrum, optional
+        The rows' singular values; i.i.d. rows by default.
 
     Notes
     -----
@@ -48,12 +51,19 @@ class TypicalBatch:
     #: Infinitely many rows: chance moves nothing.
     rows = 2**53
 
-    def __init__(self, alpha: Given, channel: Channel, true_channel: Channel | None = None) -> None:
+    def __init__(
+        self,
+        alpha: Given,
+        channel: Channel,
+        true_channel: Channel | None = None,
+        design: Spectrum | None = None,
+    ) -> None:
         self.alpha = checks.number("alpha_b", alpha, above=0.0)
         self.channel = checked_channel("channel", channel)
         self.true_channel = (
             None if true_channel is None else checked_channel("true_channel", true_channel)
         )
+        self.design = design
 
     def start(self, belief: Law) -> tuple[Errors, None]:
         return belief.errors, None
@@ -72,6 +82,10 @@ class TypicalBatch:
             solved=new.mse <= self.channel.error_floor,
         )
 
+    def searches(self, belief: Law) -> bool:
+        """Whether one refinement finds the fixed point, by a root search."""
+        return False
+
     def remedies(self) -> Iterable[tuple[str, Evidence]]:
         return ()
 
@@ -85,8 +99,13 @@ class TypicalBatch:
         if law.matched and self.true_channel is None:
             power = scalar_channel(law.prior).power
             mse = max(errors.mse, self.channel.error_floor)
-            lam = self.alpha * float(output_channel(self.channel, power).delta(mse))
+            lam = self.alpha * float(row_gain(self.channel, power, self.design).delta(mse))
             return Gain(lam, lam, lam)
+        if self.design is not None:
+            raise checks.refuse(
+                "design", repr(self.design), "None where the belief is not the truth",
+                "give the true prior and channel, and forget nothing",
+            )  # fmt: skip
         true = self.channel if self.true_channel is None else self.true_channel
         responses = self.channel.responses(
             true, errors.mse, errors.variance, errors.power, errors.excess
@@ -110,15 +129,18 @@ class ConvergedBatch(TypicalBatch):
     """
 
     def refine(self, belief: Law, estimate: Errors, memory: None) -> Step:
-        if not belief.matched or self.true_channel is not None:
+        if not self.searches(belief):
             return super().refine(belief, estimate, memory)
         lam = self._fixed_point(belief, estimate)
         gain = Gain(lam, lam, lam)
         return Step(gain, belief.tilted(gain).errors, None, change=0.0, solved=True)
 
+    def searches(self, belief: Law) -> bool:
+        return belief.matched and self.true_channel is None
+
     def _fixed_point(self, law: Law, errors: Errors) -> float:
         """What the batch adds to lambda."""
-        balance = Balance(law.prior, self.channel, law.lam)
+        balance = Balance(law.prior, self.channel, law.lam, self.design)
         if errors.mse <= balance.output.floor:
             return perfect_gain(balance, self.alpha)
         s = balance.smallest_root(self.alpha)
@@ -140,7 +162,7 @@ class OptimalBatch(ConvergedBatch):
     """
 
     def _fixed_point(self, law: Law, errors: Errors) -> float:
-        balance = Balance(law.prior, self.channel, law.lam)
+        balance = Balance(law.prior, self.channel, law.lam, self.design)
         if errors.mse <= balance.output.floor:
             return perfect_gain(balance, self.alpha)
         s = optimal_root(balance, self.alpha)

@@ -1,0 +1,370 @@
+"""Schedules: the best sequence of batch sizes, when batches need not be equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from miniamp import checks
+from miniamp.absorb import Stop, absorb, stream
+from miniamp.arrays import Array, Given
+from miniamp.channels.base import Channel
+from miniamp.theory.balance import Balance
+from miniamp.theory.curves import Curve, text_table
+from miniamp.theory.law import Law
+from miniamp.theory.limits import learning_curve, precision_for, streamed
+from miniamp.theory.scalar import checked_prior
+from miniamp.theory.spectrum import Spectrum
+from miniamp.theory.typical import ConvergedBatch
+
+#: Precisions that the dynamic program knows. A step is then 1 to 2 % of lambda, which costs the
+#: schedule of the example below less than .1 % of its error after polishing; 300 cost 1 %.
+NODES = 1000
+#: The grid of precisions starts here, in units of 1/Var x: less is known for nothing.
+LEAST = 1e-3
+#: A maximum of the cost between two nodes is above both by less than this factor: half the squared
+#: relative step, 1e-4. A batch without it might stop just short of the threshold it is to cross.
+PEAK = 1.0 + 1e-4
+#: An error this small, in units of Var x, counts as none.
+SOLVED = 1e-13
+#: Numbers of equal batches that are compared, beside the smallest number that memory allows.
+MORE = (1, 2, 3, 5, 10)
+#: Bisections of one batch's size, relative to that size.
+HALVINGS = 14
+#: Sizes smaller than this, in units of the largest, are dropped.
+DUST = 1e-6
+#: Equal batches are followed for so many times the rows of the schedule at most.
+PATIENCE = 8.0
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A way to cut a stream: batch sizes over coefficients, rows in all, and the error reached."""
+
+    name: str
+    sizes: tuple[float, ...]
+    mse: float
+    reached: bool = True  #: whether the target is met, where there is one
+
+    @property
+    def rows(self) -> float:
+        """Rows over coefficients in all."""
+        return float(sum(self.sizes))
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """The best sequence of batch sizes, beside other ways to cut the same rows. Print it.
+
+    Attributes
+    ----------
+    sizes : tuple of float
+        Rows of each batch over coefficients, in order.
+    mse : float
+        The error after the last batch.
+    rows : float
+        Rows over coefficients in all.
+    largest : float
+        The limit on a batch.
+    target : float or None
+        The error that was asked for, and
+    reached : bool
+        whether it is met.
+    curve : Curve
+        The predicted error after each batch.
+    others : tuple of Sizes
+        Equal batches of every size within the limit, and all rows at once, which ignores it: no
+        equal batches do better than the schedule, and no schedule better than all rows at once.
+    """
+
+    sizes: tuple[float, ...]
+    mse: float
+    largest: float
+    target: float | None
+    reached: bool
+    curve: Curve = field(repr=False)
+    others: tuple[Sizes, ...] = field(repr=False)
+
+    @property
+    def rows(self) -> float:
+        """Rows over coefficients in all."""
+        return float(sum(self.sizes))
+
+    def rows_of_table(self) -> list[tuple[str, ...]]:
+        """The table's cells, as text."""
+        best = Sizes("> schedule", self.sizes, self.mse, self.reached)
+        return [
+            (
+                way.name,
+                f"{len(way.sizes)}",
+                f"{max(way.sizes):.4g}",
+                f"{way.rows:.4g}" if way.reached else "out of reach",
+                f"{way.mse:.3g}",
+            )
+            for way in (best, *self.others)
+        ]
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """The table's column names."""
+        return ("  plan", "batches", "largest", "rows", "error")
+
+    def __str__(self) -> str:
+        order = ", ".join(shortened(self.sizes))
+        return f"{text_table([self.header, *self.rows_of_table()])}\nBatches in order: {order}"
+
+
+def schedule(
+    prior: Given,
+    channel: Channel,
+    rows: Given = None,
+    largest: Given = None,
+    target: Given = None,
+    design: Spectrum | None = None,
+) -> Schedule:
+    """The best sequence of batch sizes under a memory limit, or the fewest rows to a target.
+
+    One large batch can cross a threshold that many small ones do not; once it is crossed, small
+    batches lose little. So the order and the sizes matter, not only the number of rows.
+
+    A law is one number, the precision lambda, and a batch of alpha N rows takes it from lambda_0 to
+    lambda if alpha is the largest of (l - lambda_0)/delta(epsilon(l)) over lambda_0 < l <= lambda.
+    With c(lambda_0, lambda) for that cost, the fewest rows W to each lambda follow by dynamic
+    programming,
+
+        W(lambda) = min over lambda_0 of W(lambda_0) + c(lambda_0, lambda),   c <= largest.
+
+    More precision before a batch never means less after it, so no other sequence does better.
+
+    Parameters
+    ----------
+    prior, channel
+        The model.
+    rows : float, optional
+        Rows over coefficients that can be had in all; without limit by default (give a target).
+    largest : float, optional
+        Rows over coefficients that one batch can hold; without limit by default.
+    target : float, optional
+        The error to reach with the fewest rows; without one, the smallest error with all rows.
+    design : Spectrum, optional
+        The rows' singular values; i.i.d. rows by default.
+
+    Returns
+    -------
+    Schedule
+
+    Examples
+    --------
+    >>> from miniamp import channels, priors, theory
+    >>> found = theory.schedule(priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-4),
+    ...                         rows=1.2, largest=0.5)
+    >>> [round(size, 3) for size in found.sizes], f"{found.mse:.1e}"
+    ([0.5, 0.5, 0.2], '6.3e-05')
+    """
+    prior = checked_prior("prior", prior)
+    if rows is None and target is None:
+        raise checks.refuse(
+            "rows, target", "neither", "at least one of them", "give rows, or the error to reach"
+        )
+    limit = None if rows is None else checks.number("rows", rows, above=0.0)
+    goal = _checked_target(prior, target)
+    ways = _Ways(prior, channel, design, goal)
+    most = _at_once(ways, limit, goal)
+    cap = most if largest is None else min(checks.number("largest", largest, above=0.0), most)
+    start = ways.planned(limit, cap)
+    if goal is not None and ways.error(start) <= goal:
+        sizes = ways.shrunk(start)
+    elif limit is None:
+        raise checks.refuse(
+            "target", goal, f"an error that batches of {cap:g} N rows reach",
+            "raise {largest}, or give {rows} for the smallest error they allow",
+        )  # fmt: skip
+    else:
+        sizes = ways.filled(start, limit, cap)
+    curve = ways.curve(sizes)
+    mse = float(curve.mse[-1])
+    reached = goal is None or mse <= goal * (1.0 + 1e-9)
+    others = ways.others(sum(sizes), cap, most if reached else float(limit or most))
+    return Schedule(tuple(sizes), mse, cap, goal, reached, curve, others)
+
+
+def _checked_target(prior: Given, target: Given) -> float | None:
+    if target is None:
+        return None
+    variance = Law(checked_prior("prior", prior)).mse
+    goal = checks.number("target", target, above=0.0)
+    if goal >= variance:
+        raise checks.refuse(
+            "target", goal, f"less than the prior variance {variance:.6g}",
+            "that much is known without any rows",
+        )  # fmt: skip
+    return goal
+
+
+def _at_once(ways: _Ways, limit: float | None, goal: float | None) -> float:
+    """Rows of a single batch that does all: two batches never do better than both as one."""
+    needed = np.inf if goal is None else ways.offline(goal)
+    return float(min(needed, np.inf if limit is None else limit))
+
+
+class _Ways:
+    """Batch sizes for one model, and what they lead to."""
+
+    def __init__(
+        self, prior: Given, channel: Channel, design: Spectrum | None, goal: float | None
+    ) -> None:
+        self.law = Law(checked_prior("prior", prior))
+        self.channel, self.design, self.goal = channel, design, goal
+        self.balance = Balance(self.law.prior, channel, design=design)
+
+    def offline(self, goal: float) -> float:
+        """Rows over coefficients of the smallest single batch that reaches an error."""
+        s = float(np.log(precision_for(self.balance.scalar, goal)))
+        held = [turn.alpha for turn in self.balance.extrema if turn.highest and turn.s < s]
+        return max([float(np.exp(self.balance.log_alpha(s))), *held])
+
+    def _batch(self, size: float) -> ConvergedBatch:
+        return ConvergedBatch(size, self.channel, design=self.design)
+
+    def curve(self, sizes: Sequence[float]) -> Curve:
+        """The predicted error after each batch."""
+        batches = [self._batch(size) for size in sizes]
+        return streamed(self.law, batches, Stop(), "schedule")
+
+    def error(self, sizes: Sequence[float], law: Law | None = None) -> float:
+        """The error after the last batch, from a law that has absorbed those before."""
+        now = self.law if law is None else law
+        for size in sizes:
+            now, _ = absorb(now, self._batch(size))
+        return max(now.mse, self.channel.error_floor)
+
+    def planned(self, limit: float | None, cap: float) -> list[float]:
+        """The dynamic program: sizes to the target, or to the best that the rows allow."""
+        lam = self._nodes(limit)
+        with np.errstate(divide="ignore", over="ignore"):
+            price = 1.0 / self.balance.output.delta(
+                np.maximum(self.balance.scalar.mmse(lam), max(self.balance.output.floor, 1e-300))
+            )
+        rows, before, size = _fewest_rows(lam, price, cap * (1.0 + 1e-12))
+        within = rows <= (np.inf if limit is None else limit * (1.0 + 1e-9))
+        j = int(np.flatnonzero(within & np.isfinite(rows))[-1])
+        sizes: list[float] = []
+        while j > 0:
+            sizes.append(float(size[j]))
+            j = int(before[j])
+        return sizes[::-1]
+
+    def _nodes(self, limit: float | None) -> Array:
+        scalar = self.balance.scalar
+        if self.goal is not None:
+            top = precision_for(scalar, self.goal)
+        else:
+            top = precision_for(scalar, SOLVED * scalar.variance)
+            s = self.balance.smallest_root(float(limit or 1.0))
+            if s is not None:
+                top = min(top, float(np.exp(s)))
+        low = min(LEAST / scalar.variance, 0.01 * top)
+        return np.concatenate([[0.0], np.geomspace(low, top, NODES)])
+
+    def shrunk(self, sizes: list[float]) -> list[float]:
+        """The sizes made as small as the target allows, from the last to the first."""
+        assert self.goal is not None
+        best = list(sizes)
+        laws = [law for law, _ in stream(self.law, (self._batch(size) for size in sizes))]
+        for k in reversed(range(len(best))):
+            before = laws[k - 1] if k else self.law
+            low, high = 0.0, best[k]
+            for _ in range(HALVINGS):
+                middle = 0.5 * (low + high)
+                met = self.error([middle, *best[k + 1 :]], before) <= self.goal
+                low, high = (low, middle) if met else (middle, high)
+            best[k] = high
+        return [size for size in best if size > DUST * max(best)]
+
+    def filled(self, sizes: list[float], limit: float, cap: float) -> list[float]:
+        """The best of the plan with what is left of the rows, and of full batches with a rest."""
+        full = int(limit / cap + 1e-9)
+        rest = limit - full * cap
+        trials = []
+        if rest > DUST * cap:
+            trials += [[cap] * k + [rest] + [cap] * (full - k) for k in range(full + 1)]
+        else:
+            trials.append([cap] * full)
+        left = limit - sum(sizes)
+        for k in range(len(sizes) + 1):
+            room = min(left, cap - sizes[k]) if k < len(sizes) else left
+            if 0.0 <= room <= cap:
+                moved = [*sizes, 0.0]
+                moved[k] += room
+                spare = left - room
+                moved[-1] += spare if k < len(sizes) else 0.0
+                trials.append([size for size in moved if size > DUST * cap])
+        return min(trials, key=self.error)
+
+    def others(self, total: float, cap: float, most: float) -> tuple[Sizes, ...]:
+        """Equal batches within the limit, and all rows at once."""
+        found = []
+        fewest = max(int(np.ceil(total / cap - 1e-9)), 1)
+        for more in MORE:
+            size = total / (fewest * more)
+            if self.goal is None:
+                found.append(self._equal(size, fewest * more))
+            else:
+                found.append(self._equal(size, int(PATIENCE * fewest * more) + 1, self.goal))
+        if self.goal is not None:
+            found.insert(0, self._equal(cap, int(PATIENCE * fewest) + 1, self.goal))
+        # Just above the threshold that is its smallest size, where that is what it was made for.
+        once = self.error([most * PEAK])
+        met = self.goal is None or once <= self.goal * (1.0 + 1e-9)
+        return (*found, Sizes("  all rows at once", (most,), once, met))
+
+    def _equal(self, size: float, number: int, goal: float | None = None) -> Sizes:
+        curve = learning_curve(
+            self.law.prior, self.channel, size, batches=number, design=self.design
+        )
+        last, met = len(curve.mse) - 1, goal is None
+        if goal is not None:
+            there = np.flatnonzero(curve.mse <= goal * (1.0 + 1e-9))
+            if len(there):
+                last, met = int(there[0]), True
+        name = "  equal batches" if last else "  one batch"
+        return Sizes(name, (size,) * (last + 1), float(curve.mse[last]), met)
+
+
+def _fewest_rows(lam: Array, price: Array, cap: float) -> tuple[Array, NDArray[np.int64], Array]:
+    """W at each precision, the precision before its last batch, and that batch's size."""
+    number = len(lam)
+    rows = np.full(number, np.inf)
+    rows[0] = 0.0
+    before, size = np.zeros(number, dtype=np.int64), np.zeros(number)
+    for i in range(number - 1):
+        if not np.isfinite(rows[i]):
+            continue
+        # What a batch from here costs to each later precision: it must pass all in between.
+        cost = PEAK * np.maximum.accumulate((lam[i + 1 :] - lam[i]) * price[i + 1 :])
+        total = np.where(cost <= cap, rows[i] + cost, np.inf)
+        better = total < rows[i + 1 :]
+        rows[i + 1 :] = np.where(better, total, rows[i + 1 :])
+        before[i + 1 :] = np.where(better, i, before[i + 1 :])
+        size[i + 1 :] = np.where(better, cost, size[i + 1 :])
+    return rows, before, size
+
+
+def shortened(sizes: Sequence[float]) -> list[str]:
+    """Sizes as text, with repeats counted.
+
+    Examples
+    --------
+    >>> shortened([0.5, 0.05, 0.05, 0.05])
+    ['0.5', '3 x 0.05']
+    """
+    found: list[list[float]] = []
+    for size in sizes:
+        if found and np.isclose(found[-1][0], size, rtol=1e-6):
+            found[-1][1] += 1
+        else:
+            found.append([size, 1])
+    return [f"{size:.5g}" if n == 1 else f"{n:g} x {size:.5g}" for size, n in found]
