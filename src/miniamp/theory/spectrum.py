@@ -11,7 +11,7 @@ import numpy as np
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.base import Channel
-from miniamp.numerics.tables import LogTable
+from miniamp.numerics.scales import LogTable
 from miniamp.theory.output import KEPT, OutputChannel, RowGain, output_channel
 
 #: Below this share of the smallest scale of E the gain is a straight line to 1e-12.
