@@ -56,7 +56,9 @@ class Parametric:
             a, b = np.asarray(getattr(old, name)), np.asarray(getattr(self, name))
             if b.dtype.kind == "f" and a.shape == b.shape:
                 size = np.maximum(np.abs(b), np.sqrt(np.abs(getattr(self, "var", 0.0))))
-                changes.append(float(np.max(np.abs(b - a) / np.where(size > 0.0, size, 1.0))))
+                moved = np.subtract(b, a, out=np.zeros(b.shape), where=a != b)
+                relative = np.abs(moved) / np.where(size > 0.0, size, 1.0)
+                changes.append(float(np.max(relative, initial=0.0)))
         return max(changes)
 
     def _at(self, where: Places) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -27,6 +27,11 @@ class RowPrior(BasePrior):
     """
 
     dim: int
+
+    @classmethod
+    def default(cls, dim: int = 1) -> Self:
+        """What `name` stands for, for rows of length `dim`."""
+        return cls(dim)  # type: ignore[call-arg]  # every named prior of rows takes dim first
 
     def no_tilt(self, size: int) -> Tilt:
         """The tilt that says nothing, for `size` rows."""

@@ -125,10 +125,12 @@ class MeanFieldRows(RowPrior):
         return self._learned(self._free(fixed), prior=fitted)
 
     def rescaled(self, factor: float, fixed: Collection[str] = ()) -> Self:
+        if "prior" in fixed:
+            return self
         return self.replaced(prior=self.prior.rescaled(factor, fixed))
 
     def free_widths(self, fixed: Collection[str] = ()) -> tuple[str, ...]:
-        return self.prior.free_widths(fixed)
+        return () if "prior" in fixed else self.prior.free_widths(fixed)
 
     @property
     def exchangeable(self) -> bool:
