@@ -1,7 +1,7 @@
-"""The border: every argument of a user is checked here, once, in the same words.
+"""The checks of what users pass: every argument once, in the same words.
 
-A message names the argument, what came, what was expected and the remedy. Inside the core nothing
-is checked again.
+An error names the argument, what was received, what was expected and the remedy. Inside the core
+nothing is checked again.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from miniamp.arrays import Array, Given
 from miniamp.errors import InvalidInputError, InvalidTypeError
 
 
-def refuse(name: str, came: object, expected: str, remedy: str) -> InvalidInputError:
+def refuse(name: str, received: object, expected: str, remedy: str) -> InvalidInputError:
     """The error for an argument that cannot be used."""
-    return InvalidInputError(name, came, expected, remedy)
+    return InvalidInputError(name, received, expected, remedy)
 
 
 def count(name: str, value: Given, least: int = 1) -> int:
@@ -26,9 +26,9 @@ def count(name: str, value: Given, least: int = 1) -> int:
     try:
         number = operator.index(cast(SupportsIndex, value))
     except TypeError:
+        received = f"{value!r} of type {type(value).__name__}"
         raise InvalidTypeError(
-            f"{name}: got {value!r} of type {type(value).__name__}, "
-            f"expected a whole number >= {least}; pass an int"
+            name, received, f"a whole number >= {least}", "pass an int"
         ) from None
     if number < least:
         raise refuse(name, number, f"a whole number >= {least}", "pass a larger one")
@@ -53,7 +53,7 @@ def numeric(name: str, value: Given) -> Array:
 
 
 def array_of(name: str, value: Given) -> NDArray[Any]:
-    """`value` as an array of whatever kind it is; ragged lists are none."""
+    """`value` as an array of any kind; a ragged list is refused."""
     try:
         return np.asarray(value)
     except (TypeError, ValueError):
@@ -101,13 +101,13 @@ def numeric_parameter(name: str, value: Given) -> Array:
 def components(
     name: str, value: Given, *, least: float = -np.inf, above: float = -np.inf, most: float = np.inf
 ) -> Array:
-    """A hyper-parameter with a last axis of K components: (K,), or (N, K), one set a coordinate."""
+    """A hyper-parameter along a last axis of K components: (K,), or (N, K), N coefficients."""
     array = np.array(numeric(name, value))
     if array.ndim not in (1, 2) or array.size == 0:
         raise refuse(
             name,
             f"shape {array.shape}",
-            "shape (K,), or (N, K) for one set a coefficient, K >= 1",
+            "shape (K,), or (N, K) for one set per coefficient, K >= 1",
             "give a list of numbers",
         )
     parameter(name, array.ravel(), least=least, above=above, most=most)
@@ -129,13 +129,13 @@ def probabilities(name: str, value: Given) -> Array:
 
 
 def fits(name: str, shape: tuple[int, ...], size: int) -> None:
-    """Refuse hyper-parameters that are neither shared nor one a coordinate."""
+    """Refuse hyper-parameters that are neither shared nor one per coefficient."""
     if shape not in ((), (1,), (size,)):
         raise refuse(
             name,
             f"hyper-parameters of shape {shape}",
             f"shape () or ({size},) for {size} coefficients",
-            "give one value, or one a coefficient",
+            "give one value, or one per coefficient",
         )
 
 
@@ -159,15 +159,19 @@ def generator(name: str, value: Given) -> np.random.Generator:
         return np.random.default_rng(cast(int | None, value))
     except (TypeError, ValueError):
         raise InvalidTypeError(
-            f"{name}: got {value!r}, expected a numpy.random.Generator or an integer seed; "
-            "make one with numpy.random.default_rng(0)"
+            name,
+            repr(value),
+            "a numpy.random.Generator or an integer seed",
+            "make one with numpy.random.default_rng(0)",
         ) from None
 
 
 def _not_real(name: str, value: object) -> InvalidTypeError:
     return InvalidTypeError(
-        f"{name}: got {_describe(value)}, expected real numbers; "
-        "convert text, dates, categories or complex numbers to floats first"
+        name,
+        _describe(value),
+        "real numbers",
+        "convert text, dates, categories or complex numbers to floats first",
     )
 
 

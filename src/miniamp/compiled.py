@@ -2,7 +2,7 @@
 
 Kernels are functions at module level. A prior's or channel's formula reaches
 them as the address of its code: one compiled sweep serves every channel, a formula that changes is
-compiled anew without the sweeps that use it, and all of it stays in Numba's cache on disk. Numba's
+compiled again without the sweeps that use it, and all of it stays in Numba's cache on disk. Numba's
 own function type would do the same, but looking at it takes 15 us per call, a number 0.1 us.
 
 The functions of the last part do what Numba has no words for: call a formula by its address, look

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from miniamp.arrays import Array, ArrayOrFloat
+
+Number = TypeVar("Number", bound=np.generic)
+
+
+class _Addressed(Protocol):
+    address: int
 
 
 class Kernel(NamedTuple):
@@ -19,13 +25,13 @@ class Kernel(NamedTuple):
     for, because the compiler is slow to import.
     """
 
-    function: Any
-    parameters: Array  #: (1, P) where all is shared, (n, P) where something is one a coordinate
+    function: object  #: what Numba made; it has an `address`
+    parameters: Array  #: (1, P) where all is shared, (n, P) one set per coefficient
 
     @property
     def address(self) -> int:
         """Where the compiled code is, as sweeps take it (`miniamp.compiled`)."""
-        return int(self.function.address)
+        return int(cast(_Addressed, self.function).address)
 
 
 def packed(*columns: ArrayOrFloat) -> Array:
@@ -44,7 +50,7 @@ def packed(*columns: ArrayOrFloat) -> Array:
     return read_only(np.stack(vectors, axis=-1))
 
 
-def read_only(array: NDArray[Any]) -> NDArray[Any]:
+def read_only(array: NDArray[Number]) -> NDArray[Number]:
     """A view of `array` that cannot be written to, as compiled sweeps take their inputs."""
     view = array.view()
     view.setflags(write=False)

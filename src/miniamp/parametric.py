@@ -37,7 +37,7 @@ class Parametric:
         """() where everything is shared, (N,) where something has one value per coordinate."""
         return np.broadcast_shapes(*(self._outer(name) for name in self.names))
 
-    def replaced(self, **changes: Any) -> Self:
+    def replaced(self, **changes: object) -> Self:
         """A copy with some hyper-parameters changed."""
         return type(self)(**{**self.parameters(), **changes})
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -77,7 +77,7 @@ class Prior(Protocol):
     def change_from(self, old: Self) -> float:
         """The largest relative change of a hyper-parameter since `old`."""
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> Mapping[str, object]:
         """The arguments of the constructor that make an equal prior, by name."""
 
 
@@ -174,9 +174,9 @@ class Posterior:
         return self._but(tilt=self.tilt.scaled(factor), remembered=remembered)
 
     def stretched(self, factor: ArrayOrFloat) -> Self:
-        """What was seen, told of factor * x in the place of x: a change of units, exact.
+        """The same belief about factor * x instead of x: an exact change of units.
 
-        The prior stays, and speaks of the new units from now on. `factor` is positive, one number
+        The prior stays, and is that of the new units from now on. `factor` is positive, one number
         or (N,).
         """
         old, tilt = self.remembered, self.tilt.stretched(factor)
@@ -243,8 +243,7 @@ def checked_prior(prior: Prior, size: int) -> Prior:
     """`prior`, if it is one and has hyper-parameters for `size` coefficients."""
     if not callable(getattr(prior, "moments", None)):
         raise InvalidTypeError(
-            f"prior: got {prior!r}, expected a prior such as priors.Gaussian(var=1.0); "
-            "see miniamp.priors"
+            "prior", repr(prior), "a prior such as priors.Gaussian(var=1.0)", "see miniamp.priors"
         )
     checks.fits("prior", prior.shape, size)
     return prior

@@ -11,14 +11,14 @@ from miniamp.arrays import Array, ArrayOrFloat
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tilt:
-    """An exponential tilt exp(-x'Ax/2 + B'x) of a prior; the sum of two is both seen.
+    """An exponential tilt exp(-x'Ax/2 + B'x) of a prior; the sum of two is the evidence of both.
 
     Everything that is carried from batch to batch (`eq:eff-prior`): Lambda is A, Theta is B.
 
     Parameters
     ----------
     A : array
-        Precision: a scalar shared by all coordinates, one a coordinate (N,), or for rows (R, R).
+        Precision: a shared scalar, one per coefficient (N,), or for rows (R, R).
     B : array
         Linear part, (N,) or for rows (N, R).
 
@@ -46,5 +46,5 @@ class Tilt:
         return Tilt(self.A * factor, self.B * factor)
 
     def stretched(self, factor: ArrayOrFloat) -> Tilt:
-        """The same evidence told of factor * x in the place of x: a change of units."""
+        """The same evidence about factor * x instead of x: a change of units."""
         return Tilt(self.A / np.square(factor), self.B / factor)

@@ -122,9 +122,9 @@ class Channel(Parametric, ABC):
         return None
 
     def label_error(self, known: float, V: float) -> float | None:
-        """Chance that the sign of a forecast of z is not y, None without classes or closed form.
+        """Chance that the sign of a prediction of z is not y, None without classes or closed form.
 
-        z = known times a standard normal number that has the forecast's sign, plus N(0, V).
+        z = known times a standard normal number that has the prediction's sign, plus N(0, V).
         """
         return None
 

@@ -59,11 +59,11 @@ class Interval(Channel):
 
     def checked(self, y: Given) -> Array:
         bins = checks.numeric("y", y)
-        strange = bins[(bins != np.floor(bins)) | (bins < 0) | (bins >= self.bins)]
-        if strange.size:
+        unknown = bins[(bins != np.floor(bins)) | (bins < 0) | (bins >= self.bins)]
+        if unknown.size:
             raise checks.refuse(
                 "y",
-                f"the bin {strange.flat[0]:g}",
+                f"the bin {unknown.flat[0]:g}",
                 f"whole numbers from 0 to {self.bins - 1}",
                 "number the bins as numpy.digitize(values, thresholds) does",
             )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
@@ -14,7 +14,7 @@ from miniamp.channels.poisson import checked_counts
 from miniamp.errors import InvalidTypeError
 from miniamp.numerics.averages import local, moments
 
-LogLikelihood = Callable[[Any, Any], Any]
+LogLikelihood = Callable[[Array, Array], ArrayLike]
 
 #: Below (LOCAL scale)^2 the likelihood is expanded around omega instead of averaged.
 LOCAL = 0.01
@@ -58,8 +58,10 @@ class Numerical(Channel):
     ) -> None:
         if not callable(log_likelihood):
             raise InvalidTypeError(
-                f"log_likelihood: got {log_likelihood!r}, expected a function of (y, z); "
-                "write one that takes and returns arrays"
+                "log_likelihood",
+                repr(log_likelihood),
+                "a function of (y, z)",
+                "write one that takes and returns arrays",
             )
         if isinstance(support, str):
             if support not in ("real", "positive", "counts"):
@@ -78,7 +80,7 @@ class Numerical(Channel):
         self.scale = checks.number("scale", scale, above=0.0)
         self.blur = self.scale
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         return {
             "log_likelihood": self._log_likelihood,
             "support": self.support,
@@ -92,21 +94,21 @@ class Numerical(Channel):
 
     def log_likelihood(self, y: ArrayOrFloat, z: ArrayOrFloat) -> Array:
         """log P(y | z) as the user wrote it."""
-        return np.asarray(self._log_likelihood(y, z), dtype=np.float64)
+        return np.asarray(self._log_likelihood(np.asarray(y), np.asarray(z)), dtype=np.float64)
 
     def checked(self, y: Given) -> Array:
         if self.support == "counts":
             return checked_counts(y)
         values = checks.numeric("y", y)
         if self.support == "positive":
-            strange, expected = values[values <= 0.0], "numbers > 0"
+            unknown, expected = values[values <= 0.0], "numbers > 0"
         elif self.support == "real":
             return values
         else:
-            strange, expected = values[~np.isin(values, self.support)], f"one of {self.support}"
-        if strange.size:
+            unknown, expected = values[~np.isin(values, self.support)], f"one of {self.support}"
+        if unknown.size:
             raise checks.refuse(
-                "y", f"the value {strange.flat[0]:g}", expected, "encode y as `support` says"
+                "y", f"the value {unknown.flat[0]:g}", expected, "encode y as `support` says"
             )
         return values
 
@@ -142,7 +144,7 @@ class Numerical(Channel):
         return log_partition, g, curvature
 
     def predict(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
-        y, p = self._forecast(omega, V)
+        y, p = self._predicted(omega, V)
         mean = (p * y).sum(axis=-1)
         return mean, (p * np.square(y - mean[..., None])).sum(axis=-1)
 
@@ -156,10 +158,10 @@ class Numerical(Channel):
             raise checks.refuse(
                 "support", repr(self.support), "a list of labels", "use predict for numbers"
             )
-        return self._forecast(omega, V)[1]
+        return self._predicted(omega, V)[1]
 
     def sample(self, rng: np.random.Generator, z: ArrayOrFloat) -> Array:
-        y, p = self._forecast(z, 0.0)
+        y, p = self._predicted(z, 0.0)
         below = np.cumsum(p, axis=-1)
         u = rng.random((*y.shape[:-1], 1)) * below[..., -1:]
         if self.support in ("real", "positive"):
@@ -173,7 +175,7 @@ class Numerical(Channel):
         which = np.minimum((u > below).sum(axis=-1, keepdims=True), y.shape[-1] - 1)
         return np.asarray(np.take_along_axis(y, which, axis=-1)[..., 0])
 
-    def _forecast(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
+    def _predicted(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
         y, weights = self.outcomes(omega, V)
         expanded = (np.asarray(a)[..., None] for a in (omega, V))
         return y, weights * np.exp(self.log_partition(y, *expanded))

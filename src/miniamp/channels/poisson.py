@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
@@ -58,7 +57,7 @@ class Poisson(Smooth):
         self.link = link
         self.exposure = checks.parameter("exposure", exposure, above=0.0)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         return {"link": self.link, **super().parameters()}
 
     def __eq__(self, other: object) -> bool:
@@ -162,11 +161,11 @@ class Poisson(Smooth):
 def checked_counts(y: Given) -> Array:
     """Counts as float64; negative and broken ones refused by name."""
     counts = checks.numeric("y", y)
-    strange = counts[(counts < 0.0) | (counts != np.floor(counts))]
-    if strange.size:
+    unknown = counts[(counts < 0.0) | (counts != np.floor(counts))]
+    if unknown.size:
         raise checks.refuse(
             "y",
-            f"the count {strange.flat[0]:g}",
+            f"the count {unknown.flat[0]:g}",
             "whole numbers >= 0",
             "give rates per unit as counts, with an exposure",
         )

@@ -124,5 +124,5 @@ class Probit(Binary):
         return np.asarray(_SQRT_2_OVER_PI * hazard / (scale * total))
 
     def label_error(self, known: float, V: float) -> float:
-        # The angle between the forecast and z + noise, two Gaussian variables.
+        # The angle between the prediction and z + noise, two Gaussian variables.
         return float(np.arctan2(np.sqrt(V + self.var), known) / np.pi)

@@ -98,11 +98,11 @@ class Binary(Channel):
 def checked_signs(y: Given) -> Array:
     """Labels as -1.0 and +1.0, anything else refused by name."""
     labels = checks.numeric("y", y)
-    strange = labels[np.abs(labels) != 1.0]
-    if strange.size:
+    unknown = labels[np.abs(labels) != 1.0]
+    if unknown.size:
         raise checks.refuse(
             "y",
-            f"the label {strange.flat[0]:g}",
+            f"the label {unknown.flat[0]:g}",
             "only -1 and +1",
             "encode the classes as -1 and +1",
         )

@@ -46,7 +46,7 @@ class GaussianMixture(ScalarPrior):
         for name in ("means", "vars"):
             if getattr(self, name).shape[-1] != K:
                 raise checks.refuse(
-                    name, f"{getattr(self, name).shape[-1]} values", f"{K}", "give one a weight"
+                    name, f"{getattr(self, name).shape[-1]} values", f"{K}", "give one per weight"
                 )
 
     def components(self) -> Components:

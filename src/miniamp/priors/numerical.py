@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import ArrayLike
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given, Size
@@ -53,14 +54,16 @@ class Numerical(ScalarPrior):
 
     def __init__(
         self,
-        log_density: Callable[[Any], Any],
+        log_density: Callable[[Array], ArrayLike],
         support: Given = (-np.inf, np.inf),
         breakpoints: Given = (),
     ) -> None:
         if not callable(log_density):
             raise InvalidTypeError(
-                f"log_density: got {type(log_density).__name__}, expected a function of an array; "
-                "pass, say, lambda x: -abs(x)"
+                "log_density",
+                type(log_density).__name__,
+                "a function of an array",
+                "pass, say, lambda x: -abs(x)",
             )
         self.log_density = log_density
         self.support = _checked_support(support)
@@ -139,9 +142,10 @@ class Numerical(ScalarPrior):
             value = self.log_density(x)
         if np.shape(value) != x.shape or np.asarray(value).dtype.kind not in "fiu":
             raise InvalidTypeError(
-                f"log_density: got {type(value).__name__} of shape {np.shape(value)} for x of "
-                f"shape {x.shape}, expected real numbers of the same shape; "
-                "write it with NumPy functions"
+                "log_density",
+                f"{type(value).__name__} of shape {np.shape(value)} for x of shape {x.shape}",
+                "real numbers of the same shape",
+                "write it with NumPy functions",
             )
 
 

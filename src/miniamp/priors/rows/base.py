@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.random import Generator
@@ -21,7 +21,7 @@ CHUNK = 4096
 class RowPrior(BasePrior):
     """A distribution of one row of a factor, given by its log-partition under a tilt.
 
-    A tilt exp(-x'Ax/2 + B'x) has one A (R, R) for all rows and one B (N, R), a row each.
+    A tilt exp(-x'Ax/2 + B'x) has one A (R, R) for all rows and one B (N, R), one row per row.
     Covariances come as (R, R) where all rows share one and as (N, R, R) otherwise; message passing
     asks only for `totals`, which never needs N R^2 numbers at once.
     """
@@ -67,7 +67,7 @@ class RowPrior(BasePrior):
 
     @abstractmethod
     def draw(self, uniforms: Array) -> Array:
-        """Rows (n, R) of the prior from uniforms (n, R + 1): the door for quasi-Monte Carlo."""
+        """Rows (n, R) of the prior from uniforms (n, R + 1): for quasi-Monte Carlo."""
 
     def typical_power(self, size: int) -> float:
         mean, cov = self.moments(self.no_tilt(1).A, self.no_tilt(1).B)
@@ -127,7 +127,7 @@ class RowPrior(BasePrior):
             shape = (size, self.dim) if isinstance(size, int) else tuple(size)
         return np.broadcast_to(np.asarray(B, dtype=np.float64), shape), shape
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         return {"dim": self.dim, **super().parameters()}
 
     def __eq__(self, other: object) -> bool:
@@ -145,7 +145,7 @@ def root(A: Array) -> Array:
 
 
 def checked_vector(name: str, value: Given, dim: int) -> Array:
-    """A hyper-parameter with one value a component, from one number or `dim` of them."""
+    """A hyper-parameter with one value per component, from one number or `dim` of them."""
     given = checks.numeric(name, value)
     if given.shape not in ((), (1,), (dim,)):
         raise checks.refuse(
