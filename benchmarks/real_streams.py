@@ -7,7 +7,8 @@ order, each row once, the rest is the test set. Scored are the forecasts made be
 learned (prequential; the first batch is left out for all) and those on the test set at the end:
 log-loss and share of errors for labels, mean squared error over the variance of y for regression.
 
-miniamp runs with one setting for all streams: four models side by side (`rivals.Rivals`), with a
+miniamp runs with one setting for all streams: four models side by side
+(`model_average.ModelAverage`), with a
 Gaussian or a Laplace prior, with or without a memory of min(N, 100) rows, weighted by how well each
 has forecast so far; width, noise and scale learned, an intercept, units that follow the rows
 (`evidence.Frame`). Where the scale of labels begins (`learning.LABELLED`) was chosen with the
@@ -29,7 +30,7 @@ import numpy as np
 
 from miniamp import Posterior, channels, datasets, evidence, learning, priors
 from miniamp.errors import MiniampError
-from miniamp.rivals import Rivals
+from miniamp.model_average import ModelAverage
 
 RATES = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
 VW_RATES = (0.05, 0.5, 2.0)
@@ -84,22 +85,22 @@ class Miniamp:
     """Four models that differ in prior and memory, weighted by how well they have forecast."""
 
     def __init__(self, labels):
-        self.labels, self.frame, self.rivals = labels, None, None
+        self.labels, self.frame, self.average = labels, None, None
 
     def forecast(self, X):
-        mean, _ = self.rivals.forecast(self.frame.rows(X))
+        mean, _ = self.average.forecast(self.frame.rows(X))
         return (1.0 + mean) / 2.0 if self.labels else mean
 
     def learn(self, X, y):
-        if self.rivals is None:
-            self.frame, self.rivals = evidence.Frame.none(X.shape[1]), self._none(X.shape[1] + 1)
+        if self.average is None:
+            self.frame, self.average = evidence.Frame.none(X.shape[1]), self._none(X.shape[1] + 1)
         frame = self.frame.following(X)
-        rivals = self.rivals.stretched(self.frame.stretch(frame))
-        self.frame, self.rivals = frame, rivals.learned(frame.rows(X), y, fixed=("mean",))
+        average = self.average.stretched(self.frame.stretch(frame))
+        self.frame, self.average = frame, average.learned(frame.rows(X), y, fixed=("mean",))
 
     def _none(self, N):
         channel = channels.Logistic() if self.labels else channels.Gaussian()
-        return Rivals(
+        return ModelAverage(
             [
                 learning.Model(
                     Posterior(priors.WithIntercept(prior), N, memory=min(N, memory)), channel

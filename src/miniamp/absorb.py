@@ -3,166 +3,158 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
 from miniamp import checks
-from miniamp.arrays import Array
 from miniamp.errors import ConflictError, ConflictWarning, InvalidTypeError
+from miniamp.info import Adaptation, Info, Stop
 
-#: Above this figure of mean g^2 / mean(-dg) a converged batch contradicts itself. Healthy batches
-#: lie between .75 and 1.25 and the failures seen at 17 and beyond; ten leaves room for a noise
-#: level that is misjudged by an order of magnitude, which is wrong but does not poison the stream.
-ILL = 10.0
+__all__ = [
+    "Adaptation",
+    "Belief",
+    "Evidence",
+    "Info",
+    "Step",
+    "Stop",
+    "WholeEvidence",
+    "absorb",
+    "attempted",
+    "stream",
+]
 
-#: The same for a batch that has not settled: its last iterate is one of many, and a wandering
-#: perceptron adds a poor one at figures of 4 to 9 (2 of 20 runs at N = 2000 never recovered; with
-#: this limit none). Batches that wander harmlessly near a threshold stay below 1.3.
-UNSETTLED = 3.0
+#: A batch is in conflict from this health figure on (mean g^2 / mean(-dg)). Healthy batches lie
+#: between .75 and 1.25 and the failures seen at 17 and beyond; ten leaves room for a noise level
+#: that is wrong by an order of magnitude, which is inaccurate but does not spoil the stream.
+CONFLICT = 10.0
+
+#: The same for a batch that has not converged: its last iterate is one of many, and a perceptron
+#: that does not settle adds a poor one at figures of 4 to 9 (2 of 20 runs at N = 2000 never
+#: recovered; with this limit none). Batches that fluctuate near a threshold stay below 1.3.
+UNCONVERGED = 3.0
 
 #: What one row may add by chance alone: where coefficients are sparse, a row that meets one of them
 #: has a residual far outside its error bars (seen: 64 for a sparse row under a Laplace prior).
-HEAVY = 30.0
+ONE_ROW = 30.0
 
-#: Changes that shrink by less than this from iteration to iteration may be those of a plateau: near
-#: a threshold they shrink ever more slowly before they grow again.
-STEADY = 0.9
+#: Attempts at a batch in conflict: weights of a Student t settle in two or three.
+ADAPTATIONS = 5
 
-#: So many ratios in a row must be steady.
-WATCHED = 3
+#: From this health figure on, a batch of a stream that forgets may come after a change. Shares of
+#: the past are then tried, and one is used if the rows predict each other better by this many nats
+#: (odds of about 150 to 1) than with all of the past.
+SUSPICIOUS, KEPT, CHANGED = 3.0, (0.1, 0.01, 0.001), 5.0
 
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """When to stop refining a batch.
-
-    Parameters
-    ----------
-    max_iter : int
-        At most this many iterations (t_max of Algorithm 1). Reaching it is no error: near a
-        threshold a finite problem wanders for ever at an error that is fine all the same.
-    tol : float
-        Stop when the mean absolute change of the estimate, relative to the signal's scale, is
-        below.
-    slack : float
-        Also stop when all that further iterations could change is below this many posterior
-        standard deviations: at 0.1 the squared error that is left over is a hundredth of the
-        error that is there anyway. What is left is judged by how the changes shrink, and only
-        where they shrink steadily (`STEADY`), so that a plateau that is still to be left is not
-        taken for the end. 0, the default, is the paper's rule, `tol` alone.
-
-    Examples
-    --------
-    >>> Stop(max_iter=1)
-    Stop(max_iter=1, tol=1e-08, slack=0.0)
-    """
-
-    max_iter: int = 500
-    tol: float = 1e-8
-    slack: float = 0.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "max_iter", checks.count("max_iter", self.max_iter))
-        object.__setattr__(self, "tol", checks.number("tol", self.tol, least=0.0))
-        object.__setattr__(self, "slack", checks.number("slack", self.slack, least=0.0))
-
-    def met(self, trace: Sequence[float], uncertainty: float) -> bool:
-        """Whether these changes, the last one latest, are small enough to stop.
-
-        Changes that shrink by a factor r leave r/(1 - r) times the last one to go. `uncertainty` is
-        the posterior standard deviation on the scale of the changes; 0 where it is not known.
-        """
-        if trace[-1] < self.tol:
-            return True
-        if not uncertainty * self.slack > 0.0 or len(trace) <= WATCHED:
-            return False
-        last = trace[-WATCHED - 1 :]
-        rate = max(new / old for old, new in pairwise(last))
-        return rate < STEADY and last[-1] * rate < (1.0 - rate) * self.slack * uncertainty
+#: What `absorb` does with a batch that contradicts the model or the past.
+POLICIES = ("raise", "skip", "adapt")
 
 
-class Step(NamedTuple):
-    """One refinement of what a piece of evidence says of a belief."""
+class Belief(Protocol):
+    """What `absorb` asks of a belief: a posterior, a model or a law of the theory."""
 
-    tilt: Any  #: the evidence's own tilt so far, to be added to the belief's
-    estimate: Any  #: moments of the belief so tilted
-    memory: Any  #: what the evidence carries to its next iteration (the Onsager term)
+    def scaled(self, factor: float) -> Self:
+        """The belief that counts all it has seen `factor` times: 0.5 forgets half of it."""
+
+
+BeliefT = TypeVar("BeliefT", bound=Belief)
+TiltT = TypeVar("TiltT")
+EstimateT = TypeVar("EstimateT")
+MemoryT = TypeVar("MemoryT")
+
+
+class Step(NamedTuple, Generic[TiltT, EstimateT, MemoryT]):
+    """One iteration of a piece of evidence on a belief."""
+
+    tilt: TiltT  #: the evidence's own tilt so far, to be added to the belief's
+    estimate: EstimateT  #: moments of the belief so tilted
+    memory: MemoryT  #: what the evidence carries to its next iteration (the Onsager term)
     change: float  #: mean absolute change of the estimate over its scale, undamped
     health: float = 1.0  #: mean g^2 / mean(-dg)
     solved: bool = False  #: nothing is left that floating point could learn from these rows
-    ended: bool = False  #: not solved, but further iterations would only wander about the solution
+    ended: bool = False  #: not solved, but further iterations would not improve the estimate
     solver: str = ""  #: which solver is at work
-    reason: str = ""  #: and, where it was chosen, why
+    reason: str = ""  #: and why it was chosen
     uncertainty: float = 0.0  #: posterior standard deviation, on the scale of `change`
+    #: How many rows carry `health`, (sum of -dg)^2 / sum of dg^2: few where most labels are certain
+    carried_by: float = np.inf
 
 
-Belief = TypeVar("Belief")
-
-
-class Evidence(Protocol):
+class Evidence(Protocol[BeliefT, TiltT, EstimateT, MemoryT]):
     """What `absorb` asks of evidence: drawn rows, or the typical batch of the theory."""
 
     @property
     def rows(self) -> int:
         """How many observations this is; it sets how far chance may move the health figure."""
 
-    def start(self, belief: Any) -> tuple[Any, Any]:
+    def start(self, belief: BeliefT) -> tuple[EstimateT, MemoryT]:
         """The first estimate and an empty memory. Called once for every batch (errata B2)."""
 
-    def refine(self, belief: Any, estimate: Any, memory: Any) -> Step:
+    def refine(
+        self, belief: BeliefT, estimate: EstimateT, memory: MemoryT
+    ) -> Step[TiltT, EstimateT, MemoryT]:
         """One iteration; must leave its arguments as they are."""
 
-    def remedies(self) -> Iterable[tuple[str, Evidence]]:
-        """More careful ways to look at the same rows, tried in turn when this one is ill."""
-
-    def conclude(self, belief: Any, step: Step) -> Any:
+    def conclude(self, belief: BeliefT, step: Step[TiltT, EstimateT, MemoryT]) -> BeliefT:
         """The belief after the last step: usually `belief.tilted(step.tilt)`."""
 
+    def remedies(self) -> Iterable[tuple[str, Self]]:
+        """More careful ways to solve the same rows, tried in turn when this one fails."""
+
+    def adapted(
+        self, belief: BeliefT, step: Step[TiltT, EstimateT, MemoryT], *, sound: bool
+    ) -> tuple[Self, tuple[Adaptation, ...]] | None:
+        """The same rows as the model can bear them after `step`, and what was done to them.
+
+        None where nothing is to be done, or nothing can be.
+        """
+
+    def left_out_score(self, step: Step[TiltT, EstimateT, MemoryT]) -> float:
+        """Log-probability of each row given all others, summed; capped so that no row decides.
+
+        0 where no rows were drawn.
+        """
+
     def diagnosis(self) -> str:
-        """In plain words, what in these rows may have led astray; asked only after a failure."""
+        """What in these rows may have caused the failure; asked only after one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Info:
-    """How a batch was absorbed.
+class WholeEvidence:
+    """What evidence is given that is absorbed as a whole: no row of it can be weighed."""
 
-    Attributes
-    ----------
-    iterations : int
-        Iterations of the attempt that was taken.
-    converged : bool
-        Whether the change fell below the tolerance, or the rows were solved exactly.
-    trace : array
-        Change of the estimate at each iteration, relative to its scale.
-    health : float
-        mean g^2 / mean(-dg): 1 when the residuals are as large as the belief expects.
-    remedy : str
-        "" if the evidence was taken as it came, else the more careful way that worked.
-    solver, reason : str
-        The solver of the attempt that was taken, and why it was chosen.
-    """
+    def remedies(self) -> Iterable[tuple[str, Self]]:
+        return ()
 
-    iterations: int
-    converged: bool
-    trace: Array = field(repr=False)
-    health: float
-    remedy: str = ""
-    solver: str = ""
-    reason: str = ""
+    def adapted(self, belief: object, step: object, *, sound: bool) -> None:
+        return None
+
+    def left_out_score(self, step: object) -> float:
+        return 0.0
+
+    def diagnosis(self) -> str:
+        return ""
+
+
+class Attempt(NamedTuple, Generic[BeliefT, TiltT, EstimateT, MemoryT]):
+    """One run of a piece of evidence to its end."""
+
+    belief: BeliefT  #: the belief after it; as it was where the run did not stay finite
+    info: Info
+    step: Step[TiltT, EstimateT, MemoryT]  #: the last one
+    sound: bool  #: whether the residuals agree with their error bars
 
 
 def absorb(
-    belief: Belief,
-    evidence: Evidence,
+    belief: BeliefT,
+    evidence: Evidence[BeliefT, TiltT, EstimateT, MemoryT],
     stop: Stop | None = None,
     *,
     forget: float = 1.0,
     half_life: float | None = None,
-) -> tuple[Belief, Info]:
+    on_conflict: str = "raise",
+) -> tuple[BeliefT, Info]:
     """The belief after `evidence`, and how it got there; the given belief stays as it is.
 
     Bayes' rule on a stream (`eq:bayes_rule`) within factorised beliefs: Algorithm 1 for a batch of
@@ -170,7 +162,7 @@ def absorb(
 
     Parameters
     ----------
-    belief : Posterior or theory.Law
+    belief : Posterior, learning.Model or theory.Law
         What is known so far.
     evidence : Evidence
         What is new; see `miniamp.evidence`.
@@ -179,12 +171,20 @@ def absorb(
     forget : float, optional
         For drifting streams: what is known so far counts this many times, 0 < forget <= 1.
     half_life : float, optional
-        The same in words: after so many rows an observation counts half.
+        The same as a number of rows: after so many an observation counts half.
+    on_conflict : {"raise", "skip", "adapt"}
+        What to do with a batch that contradicts the model. "raise", the default here, is for
+        experiments: a contradiction means that prior, channel or solver are wrong, and should be
+        seen. "skip" returns the belief as it was. "adapt", the default of the estimators, absorbs
+        what it can: rows beyond reason are down-weighted as a Student t would; a batch that
+        contradicts the past is absorbed with the noise that it shows, or, where the stream forgets
+        (`forget` < 1) and the batch is better explained so, with less of the past. `Info.adapted`
+        lists what was done.
 
     Raises
     ------
     ConflictError
-        The rows contradict the model however carefully they are looked at.
+        The rows contradict the model in every attempt, with `on_conflict="raise"`.
 
     Examples
     --------
@@ -200,50 +200,42 @@ def absorb(
     """
     stop = Stop() if stop is None else stop
     if not isinstance(stop, Stop):
-        raise InvalidTypeError(
-            f"stop: got {stop!r}, expected a Stop; write Stop(max_iter=..., tol=...)"
-        )
+        raise InvalidTypeError("stop", repr(stop), "a Stop", "write Stop(max_iter=..., tol=...)")
     if not callable(getattr(evidence, "refine", None)):
         raise InvalidTypeError(
-            f"evidence: got {type(evidence).__name__}, expected evidence; "
-            "wrap the rows as evidence.Batch(Phi, y, channel)"
+            "evidence",
+            type(evidence).__name__,
+            "evidence",
+            "wrap the rows as evidence.Batch(Phi, y, channel)",
         )
+    if on_conflict not in POLICIES:
+        raise checks.refuse("on_conflict", repr(on_conflict), f"one of {POLICIES}", "choose one")
     factor = _remaining(forget, half_life, evidence.rows)
-    if factor < 1.0:
-        belief = belief.scaled(factor)  # type: ignore[attr-defined]  # every belief that can forget
-    new, info = _iterate(belief, evidence, stop)
-    if _sound(info, evidence.rows):
-        return new, info
-    for name, careful in evidence.remedies():
-        warnings.warn(
-            f"a batch looks unsound (mean g^2 / mean(-dg) = {info.health:.3g} after "
-            f"{info.iterations} iterations, about 1 expected); trying again with {name}",
-            ConflictWarning,
-            stacklevel=2,
-        )
-        new, info = _iterate(belief, careful, stop, remedy=name)
-        if _sound(info, evidence.rows):
-            return new, info
-    raise ConflictError(
-        f"evidence: mean g^2 / mean(-dg) is {info.health:.3g} after {info.iterations} iterations, "
-        f"expected about 1; the belief is unchanged. {evidence.diagnosis()}",
-        health=info.health,
-        iteration=info.iterations,
-    )
+    past = belief.scaled(factor) if factor < 1.0 else belief
+    if on_conflict == "adapt":
+        return _adapted(past, evidence, stop, drifts=factor < 1.0)
+    attempt = attempted(past, evidence, stop)
+    if attempt.sound:
+        return attempt.belief, attempt.info
+    if on_conflict == "skip":
+        done = (Adaptation("skipped", attempt.info.health),)
+        return belief, replace(attempt.info, adapted=done)
+    raise conflict(attempt.info, evidence.diagnosis())
 
 
 def stream(
-    belief: Belief,
-    evidences: Iterable[Evidence],
+    belief: BeliefT,
+    evidences: Iterable[Evidence[BeliefT, TiltT, EstimateT, MemoryT]],
     stop: Stop | None = None,
     *,
     forget: float = 1.0,
     half_life: float | None = None,
-) -> Iterator[tuple[Belief, Info]]:
+    on_conflict: str = "raise",
+) -> Iterator[tuple[BeliefT, Info]]:
     """Belief and info after each piece of evidence, lazily, holding one piece at a time.
 
     Mini-AMP (Algorithm 1) for batches of rows; ADF (Algorithm 2) for single rows with
-    `Stop(max_iter=1)`.
+    `Stop(max_iter=1)`. The parameters are those of `absorb`.
 
     Examples
     --------
@@ -263,14 +255,131 @@ def stream(
     k = 0
     for evidence in evidences:
         try:
-            belief, info = absorb(belief, evidence, stop, forget=forget, half_life=half_life)
+            belief, info = absorb(
+                belief, evidence, stop, forget=forget, half_life=half_life, on_conflict=on_conflict
+            )
         except ConflictError as error:
-            raise ConflictError(
-                f"batch {k}: {error}", health=error.health, iteration=error.iteration, batch=k
-            ) from error
+            raise error.in_batch(k) from error
         del evidence  # the source may need its room for the next one (enumerate would keep it)
         k += 1  # noqa: SIM113
         yield belief, info
+
+
+def attempted(
+    belief: BeliefT, evidence: Evidence[BeliefT, TiltT, EstimateT, MemoryT], stop: Stop
+) -> Attempt[BeliefT, TiltT, EstimateT, MemoryT]:
+    """The first attempt that is sound: the evidence as it is, then its remedies; else the last."""
+    attempt = iterated(belief, evidence, stop)
+    if attempt.sound:
+        return attempt
+    for name, careful in evidence.remedies():
+        warnings.warn(
+            f"a batch is in conflict (squared residuals {attempt.info.health:.3g} times as large "
+            f"as expected after {attempt.info.iterations} iterations); trying again with {name}",
+            ConflictWarning,
+            stacklevel=3,
+        )
+        attempt = iterated(belief, careful, stop, remedy=name)
+        if attempt.sound:
+            break
+    return attempt
+
+
+def iterated(
+    belief: BeliefT,
+    evidence: Evidence[BeliefT, TiltT, EstimateT, MemoryT],
+    stop: Stop,
+    remedy: str = "",
+) -> Attempt[BeliefT, TiltT, EstimateT, MemoryT]:
+    """The one loop: `evidence` refined until `stop` is met, it is solved, or it has ended."""
+    estimate, memory = evidence.start(belief)
+    trace: list[float] = []
+    converged = False
+    while len(trace) < stop.max_iter and not converged:
+        with np.errstate(over="ignore", invalid="ignore"):  # health shows what diverges
+            step = evidence.refine(belief, estimate, memory)
+        estimate, memory = step.estimate, step.memory
+        trace.append(step.change)
+        converged = bool(step.solved or stop.met(trace, step.uncertainty))
+        if step.ended or not np.isfinite(step.change):
+            break
+    info = Info(
+        len(trace), converged, np.array(trace), step.health, remedy, step.solver, step.reason
+    )
+    finite = bool(np.isfinite(step.change))
+    new = evidence.conclude(belief, step) if finite else belief
+    rows = min(evidence.rows, step.carried_by)
+    return Attempt(new, info, step, finite and _sound(info, rows))
+
+
+def conflict(info: Info, found: str) -> ConflictError:
+    """The error for a batch that no attempt could absorb: the one place that describes it.
+
+    `found` is what the rows themselves show, in words.
+    """
+    return ConflictError(
+        "evidence",
+        f"squared residuals {info.health:.3g} times as large as their error bars after "
+        f"{info.iterations} iterations" + (f" ({found})" if found else ""),
+        "about 1; the belief is unchanged",
+        "raise the noise of the channel, use RobustBatch for correlated columns, or "
+        "{on_conflict=adapt}",
+        health=info.health,
+        iteration=info.iterations,
+    )
+
+
+def _adapted(
+    belief: BeliefT,
+    evidence: Evidence[BeliefT, TiltT, EstimateT, MemoryT],
+    stop: Stop,
+    *,
+    drifts: bool,
+) -> tuple[BeliefT, Info]:
+    """The belief after as much of the evidence as the model can bear."""
+    past = belief
+    kept: tuple[Adaptation, ...] = ()
+    done: tuple[Adaptation, ...] = ()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConflictWarning)  # `Info` reports remedies
+        attempt = attempted(past, evidence, stop)
+        if drifts and not (attempt.sound and attempt.info.health < SUSPICIOUS):
+            past, kept, attempt = _changed(belief, evidence, stop, attempt)
+        for _ in range(ADAPTATIONS):
+            better = evidence.adapted(past, attempt.step, sound=attempt.sound)
+            if better is None:
+                break
+            evidence, done = better
+            attempt = attempted(past, evidence, stop)
+    if not attempt.sound:
+        done = (Adaptation("skipped", attempt.info.health),)
+        return belief, replace(attempt.info, adapted=done)
+    return attempt.belief, replace(attempt.info, adapted=(*kept, *done))
+
+
+def _changed(
+    belief: BeliefT,
+    evidence: Evidence[BeliefT, TiltT, EstimateT, MemoryT],
+    stop: Stop,
+    attempt: Attempt[BeliefT, TiltT, EstimateT, MemoryT],
+) -> tuple[BeliefT, tuple[Adaptation, ...], Attempt[BeliefT, TiltT, EstimateT, MemoryT]]:
+    """As much of the past as explains the batch, where the stream may have changed.
+
+    A change moves all rows, an outlier one: with a cap on what a single row may say, rows predict
+    each other better with less of the past after a change, and worse where they are only dirty.
+    """
+
+    def score(trial: Attempt[BeliefT, TiltT, EstimateT, MemoryT]) -> float:
+        finite = np.isfinite(trial.step.change)
+        return evidence.left_out_score(trial.step) if finite else -np.inf
+
+    best, kept = score(attempt) + CHANGED, 1.0
+    past = belief
+    for factor in KEPT:
+        trial = attempted(belief.scaled(factor), evidence, stop)
+        if score(trial) > best:
+            best, kept, past, attempt = score(trial), factor, belief.scaled(factor), trial
+    return past, (Adaptation("forgotten", kept),) if kept < 1.0 else (), attempt
 
 
 def _remaining(forget: float, half_life: float | None, rows: int) -> float:
@@ -283,37 +392,15 @@ def _remaining(forget: float, half_life: float | None, rows: int) -> float:
     return float(0.5 ** (rows / checks.number("half_life", half_life, above=0.0)))
 
 
-def _iterate(
-    belief: Belief, evidence: Evidence, stop: Stop, remedy: str = ""
-) -> tuple[Belief, Info]:
-    estimate, memory = evidence.start(belief)
-    trace: list[float] = []
-    converged = False
-    while len(trace) < stop.max_iter and not converged:
-        with np.errstate(over="ignore", invalid="ignore"):  # health tells what diverges
-            step = evidence.refine(belief, estimate, memory)
-        estimate, memory = step.estimate, step.memory
-        trace.append(step.change)
-        converged = bool(step.solved or stop.met(trace, step.uncertainty))
-        if step.ended or not np.isfinite(step.change):
-            break
-    info = Info(
-        len(trace), converged, np.array(trace), step.health, remedy, step.solver, step.reason
-    )
-    return (evidence.conclude(belief, step) if np.isfinite(step.change) else belief), info
-
-
-def _sound(info: Info, rows: int) -> bool:
-    """Whether the batch may be added: it is finite, and its residuals agree with its error bars.
+def _sound(info: Info, rows: float) -> bool:
+    """Whether the residuals of a batch agree with its error bars.
 
     A single iteration that has not converged starts from the belief itself and cannot have gone
-    astray, so one strange row in a fully online stream is no reason to refuse it. With few rows the
+    wrong, so one strange row in a fully online stream is no reason to refuse it. With few rows the
     figure fluctuates like chi-squared over its degrees of freedom: three of its standard deviations
-    are allowed for, or what a single row on a sparse coefficient may bring (`HEAVY`).
+    are allowed for, or what a single row on a sparse coefficient may bring (`ONE_ROW`).
     """
-    if not np.isfinite(info.trace[-1]):
-        return False
-    limit = ILL if info.converged else UNSETTLED
-    chance = max(3.0 * np.sqrt(2.0 / rows), HEAVY / rows)
+    limit = CONFLICT if info.converged else UNCONVERGED
+    chance = max(3.0 * np.sqrt(2.0 / rows), ONE_ROW / rows)
     first_look = info.iterations == 1 and not info.converged
-    return first_look or info.health < limit * (1.0 + chance)
+    return bool(first_look or info.health < limit * (1.0 + chance))

@@ -166,6 +166,12 @@ class ConflictError(MiniampError, ArithmeticError):
         self.iteration = iteration
         self.batch = batch
 
+    def in_batch(self, batch: int) -> Self:
+        """The same error with the index of its batch, which the message then names."""
+        error = self.relabelled(f"batch {batch}, {self.argument}")
+        error.batch = batch
+        return error
+
 
 class MiniampWarning(UserWarning):
     """Base of every warning that miniamp gives; settings in it are written as in a remedy.

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from miniamp import checks
-from miniamp.absorb import Evidence, Step
+from miniamp.absorb import Attempt, Step, iterated
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.base import Channel
-from miniamp.designs import as_design
 from miniamp.evidence import AutoBatch, RobustBatch, forecast
 from miniamp.evidence.base import DrawnRows
-from miniamp.evidence.batch import explain
-from miniamp.parametric import Parametric
-from miniamp.posterior import Moments, Posterior
+from miniamp.info import Adaptation, Stop
+from miniamp.posterior import Moments, Posterior, Prior
+from miniamp.tilt import Tilt
 
 #: Rounds of EM on the first batch, which must find the orders of magnitude, and on a later one.
 FIRST_ROUNDS, ROUNDS = 12, 3
@@ -25,10 +25,17 @@ FIRST_ROUNDS, ROUNDS = 12, 3
 SETTLED = 0.01
 #: Steps of EM for the prior in a round, at fixed tilts: they cost one pass over N numbers each.
 PRIOR_STEPS = 5
-#: The same for the noise, at fixed cavities: EM is slow where the noise is far below the unknown.
+#: Steps of EM for the noise of the first batch, at fixed cavities: EM is slow where the noise is
+#: far below what is not known of the rows.
 NOISE_STEPS = 30
-#: The power of z that a first batch of labels or counts is taken to have, until left-out rows say
-#: better.
+#: Rows of which so many times the noise is not known have leverage 1 to rounding, and are left out.
+LEVERED = 1e4
+#: The least noise that is learned, relative to the variance of y: exact targets would give none.
+LEAST_NOISE = 1e-12
+#: A round lowers the noise at most by this factor.
+LARGEST_FALL = 10.0
+#: The power of z that a first batch of labels or counts is taken to have, until left-out rows
+#: correct it.
 LABELLED = 8.0
 #: What is known of the logarithm of that scale beforehand, one over a variance: within a factor
 #: e^2 or so.
@@ -37,14 +44,14 @@ SCALE_KNOWN = 0.25
 LONGEST_STRETCH = 1.0
 #: The variance of an intercept over the mean square of y: wide enough to say nothing.
 WIDE = 100.0
-#: The inner iteration of a round stops here: hyper-parameters need no more digits than this.
-INNER_ITERATIONS, INNER_CHANGE = 60, 1e-4
-#: An inner iteration that still moves the estimate by such a part of itself at its end has gone
-#: astray, and hyper-parameters fitted to it would follow: AMP on features that are not independent.
-ASTRAY = 0.1
+#: How far the rows are solved in a round: hyper-parameters need no more digits than this.
+INNER = Stop(max_iter=200, tol=1e-5)
+#: Rows whose solution still moves by such a part of itself at its end have not been solved, and
+#: hyper-parameters fitted to it would follow: AMP on features that are not independent.
+UNSOLVED = 0.1
 
 #: Makes evidence of (Phi, y, channel): `evidence.Batch`, `RobustBatch`, `AutoBatch`.
-Solver = Callable[[Any, Any, Channel], DrawnRows]
+Solver = Callable[[Given, Given, Channel], DrawnRows[Any]]
 
 
 @dataclass(frozen=True)
@@ -60,8 +67,10 @@ class Model:
     batches : int
         How many batches have taught it; the first sets the scale of everything (`initial`).
     scale_known, noise_known : float
-        What left-out rows have told of the scale of z (its logarithm) and of the variance of the
-        noise: Fisher's information.
+        Fisher's information of left-out rows on the logarithm of the scale of z, and on that of the
+        variance of the noise: half the number of rows that were well predicted.
+    spread : float
+        The largest variance of y in a batch.
 
     Examples
     --------
@@ -83,6 +92,7 @@ class Model:
     batches: int = 0
     scale_known: float = 0.0
     noise_known: float = 0.0
+    spread: float = 0.0
 
     @property
     def mean(self) -> Array:
@@ -95,8 +105,19 @@ class Model:
         return self.posterior.var
 
     def forecast(self, Phi: Given) -> tuple[Array, Array]:
-        """Mean and variance of the observations that new rows will bring."""
+        """Mean and variance of the observations predicted for new rows."""
         return forecast(self.posterior, Phi, self.channel)
+
+    def degrees_of_freedom(self, V: ArrayOrFloat) -> Array:
+        """Degrees of freedom of the Student t that predicts y where z has the variance V.
+
+        A learned noise Delta is uncertain, its logarithm by 1/sqrt(noise_known). With a variance
+        V + Delta that is uncertain by Delta/sqrt(noise_known), y is a Student t of
+        2 (1 + V/Delta)^2 noise_known degrees of freedom; infinity where the noise was given.
+        """
+        noise = 1.0 / self.channel.fisher()
+        known = self.noise_known if self.noise_known > 0.0 else np.inf
+        return np.asarray(2.0 * np.square(1.0 + V / noise) * known)
 
     def scaled(self, factor: float) -> Model:
         """The model that counts what it has seen `factor` times; what it learned stays."""
@@ -108,7 +129,7 @@ class Model:
         )
 
     def stretched(self, factor: ArrayOrFloat) -> Model:
-        """The model told of factor * x in the place of x, when features change their units."""
+        """The model of factor * x in the place of x, when features change their units."""
         return replace(self, posterior=self.posterior.stretched(factor))
 
 
@@ -116,27 +137,31 @@ class _Round(NamedTuple):
     """One round of EM: what it used, what it found, and how."""
 
     posterior: Posterior
-    rows: DrawnRows
-    step: Step
-    prior: Any
+    rows: DrawnRows[Any]
+    attempt: Attempt[Posterior, Tilt, Moments, Any]
+    prior: Prior
     channel: Channel
     number: int
     stretch: float  #: logarithm of the factor by which all scales of z were changed so far
     scale_told: float  #: what the rows told about it
     noise_told: float  #: and about the noise
+    health: float  #: of a later batch at the noise before it, which this batch must not contradict
+
+
+LearnStep = Step[Tilt, Moments, _Round | None]
 
 
 class Learn:
     """Rows (Phi, y) from which a `Model` learns its coefficients and its hyper-parameters.
 
     An iteration of `absorb` is a round of EM: the rows are solved with the hyper-parameters as they
-    are, the prior is fitted to all tilts and the channel to the rows as they were known without
+    are, the prior is fitted to all tilts and the channel to the rows as predicted without
     themselves. The prior needs no history, because the tilts hold all data; the noise is averaged
-    over the stream, each batch by what it could tell: little while its rows were hardly known.
+    over the stream, each batch by its Fisher information: little while its rows were hardly known.
 
     Labels and counts have no noise to learn but a scale of z, which the prior's width sets. EM is
     stuck there: a label absorbed while z had the power V becomes a pseudo-observation of size
-    sqrt(V), which then speaks for that width. So the whole belief, prior and all that was seen, is
+    sqrt(V), which then supports that width. So the whole belief, prior and all that was seen, is
     stretched to the scale at which left-out rows are predicted best (`_stretch`).
 
     Parameters
@@ -165,110 +190,173 @@ class Learn:
     ) -> None:
         self.Phi, self.y, self.solver = Phi, y, solver
         self.fixed, self.noise = fixed, noise
+        self._evidence: DrawnRows[Any] | None = None
         self.rows = len(checks.numeric("y", y))
 
     def start(self, model: Model) -> tuple[Moments, _Round | None]:
         return model.posterior.moments, None
 
-    def refine(self, model: Model, estimate: Moments, memory: _Round | None) -> Step:
+    def refine(self, model: Model, estimate: Moments, memory: _Round | None) -> LearnStep:
         if memory is None:
-            rows = self.solver(self.Phi, self.y, model.channel)
-            first = model.batches == 0
+            rows = self._rows(model)
             prior, channel = model.posterior.prior, model.channel
-            if first:
-                prior, channel = initial(model, rows, self.fixed)
-                channel = channel if self.noise else model.channel
-            rows = rows.with_channel(channel)
+            if model.batches == 0:
+                prior, first = initial(model, rows, self.fixed)
+                channel = first if self.noise else channel
+            stretch, number, health = 0.0, 1, np.nan
         else:
-            prior, rows = memory.prior, memory.rows.with_channel(memory.channel)
-        stretch = 0.0 if memory is None else memory.stretch
+            rows, prior, channel = memory.rows, memory.prior, memory.channel
+            stretch, number, health = memory.stretch, memory.number + 1, memory.health
+        rows = rows.with_channel(channel)
         posterior = model.posterior.with_prior(prior)
         if stretch:
             posterior = posterior.stretched(np.exp(stretch))
-        step = _solved(posterior, rows)
-        number = 1 if memory is None else memory.number + 1
-        if not step.change < ASTRAY and not step.solved:
+        attempt: Attempt[Posterior, Tilt, Moments, Any] = iterated(posterior, rows, INNER)
+        step = attempt.step
+        if not step.change < UNSOLVED and not attempt.info.converged:
             return step._replace(memory=None, change=np.nan)
+        if model.batches == 0 or memory is None:
+            health = step.health
+        known = 2.0 * model.noise_known if self.noise and model.noise_known > 0.0 else np.inf
         learned = self._prior(posterior, rows, step)
         channel, noise_told = self._channel(model, rows, step)
         more, scale_told = self._stretch(model, rows, step, stretch)
-        learned = _wider(learned, np.exp(more), self.fixed)
-        change = max(_moved(prior, learned), _moved(rows.channel, channel))
+        learned = learned.rescaled(float(np.exp(more)), self.fixed)
+        change = max(learned.change_from(prior), channel.change_from(rows.plain))
+        last = number >= (ROUNDS if model.batches else FIRST_ROUNDS)
+        done = _Round(
+            posterior,
+            rows,
+            attempt,
+            learned,
+            channel,
+            number,
+            stretch + more,
+            scale_told,
+            noise_told,
+            health,
+        )
         return step._replace(
-            memory=_Round(
-                posterior,
-                rows,
-                step,
-                learned,
-                channel,
-                number,
-                stretch + more,
-                scale_told,
-                noise_told,
-            ),
+            memory=done,
             change=change,
-            solved=change < SETTLED,
-            ended=number >= (ROUNDS if model.batches else FIRST_ROUNDS),
+            health=health,
+            carried_by=min(step.carried_by, known),
+            # Rounds are cut short on purpose: what must have converged is the solution of the rows.
+            solved=change < SETTLED or (last and attempt.info.converged),
+            ended=last,
         )
 
-    def conclude(self, model: Model, step: Step) -> Model:
-        done: _Round = step.memory
-        posterior: Posterior = done.rows.conclude(done.posterior, done.step)
+    def conclude(self, model: Model, step: LearnStep) -> Model:
+        done = step.memory
+        assert done is not None  # the change is finite
         return Model(
-            posterior.with_prior(done.prior),
+            done.attempt.belief.with_prior(done.prior),
             done.channel,
             model.batches + 1,
             model.scale_known + done.scale_told,
             model.noise_known + done.noise_told,
+            max(model.spread, float(np.var(done.rows.y))),
         )
 
-    def remedies(self) -> Iterable[tuple[str, Evidence]]:
-        yield (
-            "the robust solver",
-            Learn(self.Phi, self.y, RobustBatch, fixed=self.fixed, noise=self.noise),
-        )
+    def remedies(self) -> Iterable[tuple[str, Self]]:
+        careful = copy.copy(self)
+        careful.solver = RobustBatch
+        careful._evidence = None if self._evidence is None else RobustBatch.like(self._evidence)
+        yield "the robust solver", careful
+
+    def adapted(
+        self, model: Model, step: LearnStep, *, sound: bool
+    ) -> tuple[Self, tuple[Adaptation, ...]] | None:
+        """As the rows' own evidence adapts, under the hyper-parameters of the last round."""
+        done = step.memory
+        if done is None:
+            return None
+        last = done.attempt.step._replace(health=step.health)
+        better = done.rows.adapted(done.posterior, last, sound=sound)
+        if better is None:
+            return None
+        new = copy.copy(self)
+        new._evidence = better[0]
+        return new, better[1]
+
+    def left_out_score(self, step: LearnStep) -> float:
+        done = step.memory
+        return -np.inf if done is None else done.rows.left_out_score(done.attempt.step)
 
     def diagnosis(self) -> str:
-        return explain(as_design(self.Phi).diagnosis())
+        return "" if self._evidence is None else self._evidence.diagnosis()
 
-    def _prior(self, posterior: Posterior, rows: DrawnRows, step: Step) -> Any:
-        prior: Any = posterior.prior
-        total = rows.total(posterior, step)
+    def _rows(self, model: Model) -> DrawnRows[Any]:
+        """The rows under the model's channel; they are checked, and their solver chosen, once."""
+        if self._evidence is None:
+            self._evidence = self.solver(self.Phi, self.y, model.channel)
+        return self._evidence.with_channel(model.channel)
+
+    def _prior(
+        self, posterior: Posterior, rows: DrawnRows[Any], step: Step[Any, Any, Any]
+    ) -> Prior:
+        prior, total = posterior.prior, rows.total(posterior, step)
         for _ in range(PRIOR_STEPS):
             prior = prior.fitted(total.A, total.B, self.fixed)
         return prior
 
-    def _channel(self, model: Model, rows: DrawnRows, step: Step) -> tuple[Channel, float]:
+    def _channel(
+        self, model: Model, rows: DrawnRows[Any], step: Step[Any, Any, Any]
+    ) -> tuple[Channel, float]:
         """The channel with the noise of all rows so far, and what these rows tell of it.
 
-        Of a Gaussian's variance Delta a row tells 1/(2 (Delta + V)^2), half its curvature squared:
-        batches that came while V was far above Delta count next to nothing, as they must.
+        A step of Fisher scoring from the noise so far. Of the logarithm of Delta a row tells
+        (Delta/(Delta + V))^2/2, at the noise so far and not at that which the batch itself would
+        fit: a lucky batch would count more, and the noise come out too low by (M - 4)/M. Rows of
+        leverage 1 tell nothing and are left out. The first batch is fitted by EM.
         """
         if not (self.noise and rows.channel.shift_invariant):
-            return rows.channel, 0.0
+            return rows.plain, 0.0
+        first = model.batches == 0
+        running = rows.with_channel(rows.plain if first else model.channel)
         omega, V = rows.cavity(step)
-        fitted = rows.channel
-        for _ in range(NOISE_STEPS):
-            fitted = fitted.fitted(rows.y, omega, V)
-        told = 0.5 * float(np.sum(np.square(fitted.output(rows.y, omega, V)[1])))
-        if not np.isfinite(told + model.noise_known) or not told > 0.0:
-            return fitted, 0.0  # known to the last digit, or not at all: nothing to average
-        weight = told / (told + model.noise_known)
-        old, new = model.channel.parameters(), fitted.parameters()
-        mean = {n: (1.0 - weight) * old[n] + weight * new[n] for n in new}
-        return fitted.replaced(**mean), told
+        clear = np.flatnonzero(LEVERED / running.plain.unweighted().fisher() > V)
+        if clear.size == 0:
+            return self._floored(model, running.plain), 0.0
+        y, omega, V, seen = rows.y[clear], omega[clear], V[clear], running.channel.at(clear)
+        fitted = seen.fitted(y, omega, V)
+        for _ in range(NOISE_STEPS if first else 0):
+            fitted = fitted.fitted(y, omega, V)
+        judge = fitted if first else seen
+        noise_share = judge.output(y, omega, V)[1] / judge.output(y, omega, np.zeros(len(y)))[1]
+        weights = np.ones(len(y)) if rows.weights is None else np.minimum(rows.weights[clear], 1.0)
+        told = 0.5 * float(np.sum(weights * np.square(np.maximum(noise_share, 0.0))))
+        old, new = seen.unweighted().parameters(), fitted.unweighted().parameters()
+        step_size = 1.0
+        if not first:
+            known = model.noise_known + told
+            step_size = 0.5 * float(np.sum(weights)) / known if known > 0.0 else 0.0
+        values = {
+            name: np.maximum(
+                old[name] + step_size * (new[name] - old[name]), old[name] / LARGEST_FALL
+            )
+            for name in new
+        }
+        return self._floored(model, running.plain.replaced(**values)), told
+
+    def _floored(self, model: Model, channel: Channel) -> Channel:
+        """The channel with at least the noise that rounding leaves."""
+        least = LEAST_NOISE * max(model.spread, float(np.var(checks.numeric("y", self.y))))
+        if channel.has_noise and np.all(channel.unweighted().fisher() * least > 1.0):
+            return channel.with_noise(least)
+        return channel
 
     def _stretch(
-        self, model: Model, rows: DrawnRows, step: Step, so_far: float
+        self, model: Model, rows: DrawnRows[Any], step: Step[Any, Any, Any], so_far: float
     ) -> tuple[float, float]:
         """By how much more to stretch all scales of z (a logarithm), and what the rows tell of it.
 
-        A step of Newton on sum log Z(y, s omega, s^2 V), the log-likelihood of each row as known
+        A step of Newton on sum log Z(y, s omega, s^2 V), the log-likelihood of each row predicted
         without itself; its slope in log s is omega g + V (g^2 + g'). Batches before count by their
         information, so that it settles like an average. The slope counts by the part of z that is
         unknown: what is known well needs no prior, and its scale is not the prior's.
         """
-        if rows.channel.shift_invariant or not _widths(model.posterior.prior, self.fixed):
+        if rows.channel.shift_invariant or not model.posterior.prior.free_widths(self.fixed):
             return 0.0, 0.0
         omega, V = rows.cavity(step)
         g, curvature = rows.channel.output(rows.y, omega, V)
@@ -280,79 +368,20 @@ class Learn:
         return float(np.clip(more, -LONGEST_STRETCH, LONGEST_STRETCH)), told
 
 
-def initial(model: Model, rows: DrawnRows, fixed: Collection[str] = ()) -> tuple[Any, Channel]:
+def initial(
+    model: Model, rows: DrawnRows[Any], fixed: Collection[str] = ()
+) -> tuple[Prior, Channel]:
     """Prior and channel on the scale of the first batch.
 
     Half the variance of y is taken for signal and half for noise. Where y is a label or a count, z
     is given the power LABELLED, and the channel stays as it is.
     """
-    prior: Any = model.posterior.prior
+    prior, tiny = model.posterior.prior, np.finfo(np.float64).tiny
     on_scale = rows.channel.shift_invariant
-    spread = max(float(np.var(rows.y)), np.finfo(np.float64).tiny)
-    nothing = np.zeros(model.posterior.size)
-    mean, var = prior.moments(nothing, nothing)
-    if "intercept_var" in prior.names and len(mean) > 1:
-        mean, var = mean[:-1], var[:-1]
-    # The median: an intercept with its own wide prior is no measure of the others.
-    signal = (
-        float(np.median(np.square(mean) + var)) * rows.design.shape[1] * rows.design.mean_square
-    )
+    spread = max(float(np.var(rows.y)), tiny)
+    power = prior.typical_power(model.posterior.size)
+    signal = power * rows.design.shape[1] * rows.design.mean_square
     ratio = (spread / 2.0 if on_scale else LABELLED) / signal if signal > 0.0 else 1.0
-    powers = {"var": ratio, "scale": np.sqrt(ratio)}
-    prior = _times(prior, powers, fixed)
-    if "intercept_var" in prior.names:
-        wide = WIDE * max(float(np.mean(np.square(rows.y))), np.finfo(np.float64).tiny)
-        prior = prior.replaced(inner=_times(prior.inner, powers, fixed), intercept_var=wide)
-    return prior, (_set(rows.channel, spread / 2.0) if on_scale else rows.channel)
-
-
-def _widths(prior: Any, fixed: Collection[str]) -> list[str]:
-    """The widths that a prior of coefficients has and that may be learned."""
-    inner = prior.inner if "intercept_var" in prior.names else prior
-    return [n for n in inner.names if n in ("var", "scale") and n not in fixed]
-
-
-def _wider(prior: Any, factor: float, fixed: Collection[str]) -> Any:
-    """The prior of factor * x; an intercept's stays as wide as it was."""
-    powers = {"var": factor**2, "scale": factor, "mean": factor}
-    if "intercept_var" in prior.names:
-        return prior.replaced(inner=_times(prior.inner, powers, fixed))
-    return _times(prior, powers, fixed)
-
-
-def _times(prior: Any, powers: dict[str, float], fixed: Collection[str]) -> Any:
-    """The prior with its widths multiplied, where it has any that are free."""
-    free = [n for n in prior.names if n in powers and n not in fixed]
-    return prior.replaced(**{n: getattr(prior, n) * powers[n] for n in free})
-
-
-def _set(channel: Channel, var: float) -> Channel:
-    """The channel with this much noise, where it has a noise to set."""
-    noise = {"var": var, "scale": np.sqrt(var)}
-    return channel.replaced(**{n: v for n, v in noise.items() if n in channel.names})
-
-
-def _moved(old: Any, new: Any) -> float:
-    """The largest relative change of a hyper-parameter, against its own size or one's width."""
-    changes = [0.0]
-    for name in new.names:
-        if isinstance(getattr(new, name), Parametric):  # a prior within a prior
-            changes.append(_moved(getattr(old, name), getattr(new, name)))
-            continue
-        a, b = np.asarray(getattr(old, name)), np.asarray(getattr(new, name))
-        if b.dtype.kind == "f" and a.shape == b.shape:
-            size = np.maximum(np.abs(b), np.sqrt(np.abs(getattr(new, "var", 0.0))))
-            changes.append(float(np.max(np.abs(b - a) / np.where(size > 0.0, size, 1.0))))
-    return max(changes)
-
-
-def _solved(posterior: Posterior, rows: DrawnRows) -> Step:
-    """The last step of solving the rows with the hyper-parameters as they are."""
-    evidence: Any = rows
-    estimate, memory = evidence.start(posterior)
-    for _ in range(INNER_ITERATIONS):
-        step: Step = evidence.refine(posterior, estimate, memory)
-        estimate, memory = step.estimate, step.memory
-        if step.solved or step.ended or not step.change > INNER_CHANGE:
-            break
-    return step
+    prior = prior.rescaled(float(np.sqrt(ratio)), fixed)
+    prior = prior.with_intercept_var(WIDE * max(float(np.mean(np.square(rows.y))), tiny))
+    return prior, (rows.plain.with_noise(spread / 2.0) if on_scale else rows.plain)

@@ -99,7 +99,7 @@ def test_an_ill_batch_names_its_place_in_the_stream(problem):
             yield evidence.Batch(Phi, 1e4 * y if k == 2 else y, CHANNEL)
 
     beliefs = []
-    with pytest.raises(errors.ConflictError, match=r"^batch 2: ") as caught:
+    with pytest.raises(errors.ConflictError, match=r"^batch 2, evidence: ") as caught:
         beliefs.extend(belief for belief, _ in stream(Posterior(PRIOR, N), with_one_bad()))
     assert caught.value.batch == 2
     assert isinstance(caught.value.__cause__, errors.ConflictError)

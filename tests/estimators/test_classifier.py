@@ -113,7 +113,7 @@ def test_margins_of_many_rows_go_by_blocks():
 def test_all_classes_share_one_design(monkeypatch):
     """Rows are framed and looked at once: what is measured of them serves every class."""
     seen, looked = [], []
-    made, outlier = state.AutoBatch, state.spectral_outlier
+    made, chosen = state.AutoBatch, state.choose
 
     def noted(Phi, *rest, **options):
         seen.append(Phi)
@@ -121,7 +121,7 @@ def test_all_classes_share_one_design(monkeypatch):
 
     monkeypatch.setattr(state, "AutoBatch", noted)
     monkeypatch.setattr(
-        state, "spectral_outlier", lambda design: looked.append(design) or outlier(design)
+        state, "choose", lambda design, **asked: looked.append(design) or chosen(design, **asked)
     )
     X, y, _ = softmax_labels(np.random.default_rng(0), 200, 80, 4, 2.0)
     MiniAMPClassifier().partial_fit(X, y)

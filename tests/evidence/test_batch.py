@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from miniamp import Posterior, Stop, absorb, channels, designs, evidence, priors, stream
+from miniamp import Posterior, Stop, Tilt, absorb, channels, designs, evidence, priors, stream
+from miniamp.designs import Sweep
 from miniamp.errors import ConflictError, ConflictWarning, InvalidInputError
-from miniamp.evidence import Batch
+from miniamp.evidence import Batch, batch
+from miniamp.posterior import Moments
 
 SPARSE = priors.GaussBernoulli(rho=0.3)
 
@@ -111,9 +113,9 @@ def poisoned(kind, rng):
     [
         ("constant columns", "constant"),
         ("columns with a mean", "means far from zero"),
-        ("five directions only", "correlated designs"),
-        ("correlated columns", "correlated designs"),
-        ("grossly wrong noise", "raise its variance"),
+        ("five directions only", "correlated columns"),
+        ("correlated columns", "correlated columns"),
+        ("grossly wrong noise", "raise the noise"),
     ],
 )
 def test_a_batch_that_contradicts_itself_is_refused_in_plain_words(kind, said, rng):
@@ -203,3 +205,31 @@ def test_a_solved_perceptron_batch_ends_and_is_not_unlearnt():
         belief, info = absorb(belief, Batch(designs.Averaged(Phi), y, channel), Stop(100))
     assert info.converged
     assert np.mean((belief.mean - x) ** 2) < 1e-6
+
+
+SIZE = 1300  # two groups of coordinates and a rest
+EACH = np.linspace(0.1, 0.9, SIZE)
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [priors.GaussBernoulli(rho=0.3), priors.Gaussian(var=EACH), priors.Rademacher(p=EACH)],
+    ids=lambda p: type(p).__name__,
+)
+@pytest.mark.parametrize("shared", [True, False], ids=["scalar", "vector"])
+@pytest.mark.parametrize("fresh", [True, False], ids=["first batch", "later batch"])
+def test_compiled_equals_plain(prior, shared, fresh, rng, monkeypatch):
+    belief = Posterior(prior, SIZE)
+    if not fresh:
+        belief = belief.tilted(Tilt(rng.random(SIZE), rng.normal(size=SIZE)))
+    curvature = np.asarray(2.0) if shared else rng.random(SIZE)
+    sweep = Sweep(rng.normal(size=SIZE), curvature, None, 1.0, 1.0)
+    estimate = Moments(rng.normal(size=SIZE), rng.random(SIZE))
+    ours = batch.updated(belief, estimate, sweep)
+    monkeypatch.setattr(batch, "WORTH_COMPILING", SIZE + 1)
+    plain = batch.updated(belief, estimate, sweep)
+    np.testing.assert_allclose(ours.tilt.B, plain.tilt.B, rtol=1e-13)
+    assert ours.tilt.A is sweep.curvature
+    np.testing.assert_allclose(ours.moments.mean, plain.moments.mean, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(ours.moments.var, plain.moments.var, rtol=1e-12, atol=1e-15)
+    assert ours[2:] == pytest.approx(plain[2:], rel=1e-12)

@@ -81,6 +81,11 @@ class Channel(Parametric, ABC):
             "round the weights",
         )
 
+    @property
+    def takes_weights(self) -> bool:
+        """Whether rows may count `weighted` times each."""
+        return type(self).weighted is not Channel.weighted
+
     def unweighted(self) -> Channel:
         """The channel of rows that count once, as learned from weighted ones."""
         return self

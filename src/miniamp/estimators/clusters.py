@@ -30,8 +30,7 @@ from miniamp.estimators.rows import (
 )
 from miniamp.estimators.saving import State
 from miniamp.evidence import FactorBatch, Factors
-from miniamp.evidence.factor_scores import Scores
-from miniamp.evidence.factor_start import kmeans_start, noise_start
+from miniamp.evidence.factor_scores import Scores, kmeans_start, noise_start
 from miniamp.posterior import Posterior
 from miniamp.priors import RowPrior
 

@@ -18,7 +18,7 @@ from miniamp.errors import InvalidTypeError, MiniampError
 from miniamp.estimators.rows import Matrix
 from miniamp.estimators.scoring import Scorer
 from miniamp.evidence import Frame
-from miniamp.evidence.auto import TRUSTED, spectral_outlier
+from miniamp.evidence.auto import choose
 from miniamp.evidence.frame import CONSTANT
 from miniamp.posterior import Posterior, Prior
 from miniamp.priors import ScalarPrior
@@ -31,8 +31,6 @@ NUMBERS = channels.Gaussian(var=1.0)
 REMEMBERED_ROWS, REMEMBERED_NUMBERS, LEAST_REMEMBERED = 256, 4_000_000, 32
 #: Prior variance of an intercept, in units of the targets' mean square.
 WIDE = 100.0
-#: For so few features the robust solver is cheap, and exact where AMP is right for many only.
-FEW_FEATURES = 64
 #: Entries of a matrix that AMP absorbs as one batch: 64 MB.
 AT_ONCE = 8_000_000
 #: Multiplications that the robust solver may spend on an iteration of a batch: rows with Gaussian
@@ -226,13 +224,9 @@ def auto_rows(settings: ModelSettings, X: Matrix) -> int:
 
 def takes_amp(settings: ModelSettings, X: Matrix) -> bool:
     """Whether AMP suits these rows."""
-    if settings.solver != "auto":
-        return settings.solver == "amp"
-    if X.shape[1] <= FEW_FEATURES:
-        return False
     sample = X[:: max(1, X.shape[0] // SAMPLED)]
     framed = settings.first_frame(sample).rows(sample, intercept=settings.intercept)
-    return spectral_outlier(as_design(framed)) < TRUSTED
+    return choose(as_design(framed), solver=settings.solver).solver == "amp"
 
 
 def _planned(settings: ModelSettings, rows: int, features: int) -> int:

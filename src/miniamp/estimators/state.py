@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
@@ -15,16 +16,16 @@ from miniamp.absorb import Info, absorb
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import Design, as_design
-from miniamp.errors import ConflictError, ConflictWarning
+from miniamp.errors import ConflictWarning
 from miniamp.estimators.health import findings
 from miniamp.estimators.history import Entry, History, Typical, hyper_parameters
 from miniamp.estimators.rows import Matrix, Rows
 from miniamp.estimators.saving import State
 from miniamp.estimators.scoring import RowPrediction
-from miniamp.estimators.settings import FEW_FEATURES, ModelSettings
+from miniamp.estimators.settings import ModelSettings
 from miniamp.evidence import AutoBatch, Frame
-from miniamp.evidence.auto import spectral_outlier
-from miniamp.evidence.batch import project
+from miniamp.evidence.auto import choose
+from miniamp.evidence.base import project
 from miniamp.learning import Learn, Model
 from miniamp.priors import BasePrior
 
@@ -43,9 +44,6 @@ MOST_WAITING = 256
 BLOCKS = 0.1
 #: Rows do not wait for others where older ones would fade below this meanwhile.
 STILL_FRESH = 0.9
-#: Shares of what is known that are tried, largest first, when a batch contradicts a stream that is
-#: allowed to forget.
-SHARES_KEPT = (0.1, 0.01, 0.001)
 
 
 #: Makes evidence of rows, targets and a channel.
@@ -232,20 +230,12 @@ class FitState:
         """The model of one target after the batch.
 
         A batch that contradicts everything before is refused, unless the stream may forget: then
-        more and more is forgotten until the batch fits.
+        as much is forgotten as explains the batch best.
         """
-        try:
-            return self._absorb(model, design, y, make, forget)
-        except ConflictError:
-            if forget == 1.0:
-                raise
-            for share in SHARES_KEPT:
-                try:
-                    new, info = self._absorb(model, design, y, make, share * forget)
-                except ConflictError:
-                    continue
-                return new, replace(info, remedy=f"forgetting all but {share:g} of what was known")
-            raise
+        new, info = self._absorb(model, design, y, make, forget)
+        if info.adapted and not info.remedy:
+            info = replace(info, remedy="; ".join(map(str, info.adapted)))
+        return new, info
 
     def _absorb(
         self,
@@ -256,33 +246,26 @@ class FitState:
         forget: float,
     ) -> tuple[Model, Info]:
         s = self.settings
+        on_conflict = "adapt" if forget < 1.0 else "raise"
         varied = bool(np.any(y != y[0])) or model.batches > 0
         prior, noise = s.learn_prior and varied, s.learn_noise and varied
         if not (prior or noise):
+            rows = make(design, y, model.channel)
             belief, info = absorb(
-                model.posterior, make(design, y, model.channel), s.stop, forget=forget
+                model.posterior, rows, s.stop, forget=forget, on_conflict=on_conflict
             )
             return Model(belief, model.channel, model.batches + varied), info
         own = _prior(model)
         # The sign of a feature is arbitrary: coefficients are centred on zero.
         fixed = own.centres if prior else own.names
-        rows = Learn(design, y, make, fixed=fixed, noise=noise)
-        return absorb(model, rows, s.stop, forget=forget)
+        learn = Learn(design, y, make, fixed=fixed, noise=noise)
+        return absorb(model, learn, s.stop, forget=forget, on_conflict=on_conflict)
 
     def _solver(self, design: Design) -> Solver:
         """What makes evidence of a batch; the design is examined once for all targets."""
-        name, because = self.settings.solver, "as asked"
-        if name == "auto" and self.features <= FEW_FEATURES:
-            name, because = "robust", "few features: the robust solver is cheap and exact there"
-        outlier = spectral_outlier(design) if name == "auto" and self.targets > 1 else None
-
-        def make(Phi: Given, y: Given, channel: Channel) -> AutoBatch:
-            rows = AutoBatch(Phi, y, channel, solver=name, because=because)
-            if outlier is not None:
-                rows.__dict__["outlier"] = outlier
-            return rows
-
-        return make
+        remembers = any(model.posterior.remembered is not None for model in self.models)
+        choice = choose(design, solver=self.settings.solver, remembers=remembers)
+        return functools.partial(AutoBatch, choice=choice)
 
     def _design(self, X: Matrix) -> Design:
         return as_design(self.units.rows(X, intercept=self.settings.intercept))

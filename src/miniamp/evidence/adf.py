@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from miniamp import checks
-from miniamp.absorb import Info
+from miniamp.absorb import conflict
 from miniamp.arrays import Given
 from miniamp.channels.base import Channel
-from miniamp.designs import as_design
 from miniamp.designs.sequential import Responses, private
-from miniamp.errors import ConflictError
-from miniamp.evidence.base import relative_change
-from miniamp.evidence.batch import check_columns, checked_channel, health
+from miniamp.evidence.base import DrawnRows, check_columns, health, relative_change
+from miniamp.info import Info
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt
 
@@ -39,7 +36,7 @@ def adf(belief: Posterior, Phi: Given, y: Given, channel: Channel) -> tuple[Post
     -------
     belief : Posterior
     info : Info
-        One iteration a row; `trace` has one entry, the change of the estimate by all rows together.
+        One iteration per row; `trace` has one entry, the change of the estimate by all rows.
 
     Examples
     --------
@@ -49,25 +46,21 @@ def adf(belief: Posterior, Phi: Given, y: Given, channel: Channel) -> tuple[Post
     >>> adf(Posterior(priors.Gaussian(), 2), rows, y, channels.Gaussian(var=1.0))[0].mean.round(3)
     array([ 0.667, -0.667])
     """
-    design = as_design(Phi)
-    checked_channel(channel)
-    y = checks.vector("y", channel.checked(y), size=design.shape[0])
-    checks.fits("channel", channel.shape, design.shape[0])
-    check_columns(design, belief)
+    rows: DrawnRows[None] = DrawnRows(Phi, y, channel)
+    check_columns(rows.design, belief)
     before = belief.total
     running = private(before, belief.moments)
-    responses = Responses(np.empty(len(y)), np.empty(len(y)))
+    responses = Responses(np.empty(rows.rows), np.empty(rows.rows))
     moments = Moments(running.mean, running.var)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused just below
-        design.online(running, y, channel, belief.prior, responses)
-        change = relative_change(moments, belief.moments)
-        figure = health(float(np.mean(np.square(responses.g))), float(np.mean(responses.curvature)))
-    if not np.isfinite(change):
-        raise ConflictError(
-            "evidence: the estimate is no longer finite; the belief is unchanged. Look for rows of "
-            "extreme size, or raise the noise of the channel",
-            health=figure,
-            iteration=len(y),
+        rows.design.online(running, rows.y, channel, belief.prior, responses)
+        info = Info(
+            rows.rows,
+            True,
+            np.array([relative_change(moments, belief.moments)]),
+            health(responses.g, responses.curvature),
         )
+    if not np.isfinite(info.trace[0]):
+        raise conflict(info, "the estimate is no longer finite")
     gained = Tilt(running.A - before.A, running.B - before.B)
-    return belief.tilted(gained), Info(len(y), True, np.array([change]), figure)
+    return belief.tilted(gained), info

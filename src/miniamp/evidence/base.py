@@ -1,53 +1,116 @@
-"""What kinds of evidence share."""
+"""What kinds of evidence share: checked rows, weights, outliers and predictions."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
-from typing import Any, Self
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
-from miniamp.absorb import Evidence, Step
-from miniamp.arrays import Array
+from miniamp import checks
+from miniamp.absorb import Step
+from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
-from miniamp.designs import Design
-from miniamp.posterior import Moments
+from miniamp.designs import Design, as_design
+from miniamp.evidence.linear import row_moments
+from miniamp.info import Adaptation, Outlier
+from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt
 
 #: Newton steps to the cavity of a row; one is exact for a Gaussian channel.
 NEWTON = 8
+#: A row is beyond reason from so many standard deviations on: a Gaussian has one in 5e8 there.
+BEYOND = 6.0
+#: Degrees of freedom of the Student t whose weights such a row gets.
+DEGREES = 4.0
+#: Weights have settled once none falls by more than this factor.
+SETTLED = 1.5
+#: Up to this share of a batch, rows beyond reason are outliers; more of them contradict the belief.
+FEW_OUTLIERS = 0.1
+#: From so many rows on, the median residual of a batch is used to see through a noise level that
+#: the outliers themselves have raised.
+MEDIAN_ROWS = 20
+#: Median of |r| over the standard deviation, for Gaussian residuals.
+MEDIAN = 0.6745
+
+MemoryT = TypeVar("MemoryT")
 
 
-class DrawnRows:
-    """Evidence from observed rows: what is the same for every way of absorbing them."""
+class DrawnRows(Generic[MemoryT]):
+    """Evidence from observed rows: what is the same for every solver.
 
-    design: Design
-    y: Array
-    channel: Channel
+    Parameters
+    ----------
+    Phi : (M, N) array, scipy.sparse matrix or Design
+        The rows.
+    y : (M,) array
+        What was observed.
+    channel : Channel
+        How it came about.
+    """
 
-    def remedies(self) -> Iterable[tuple[str, Evidence]]:
+    #: What `adapted` has done so far: weights of outliers, and a factor of the noise of all rows.
+    row_weights: Mapping[Outlier, float] = MappingProxyType({})
+    noisier: float = 1.0
+    weights: Array | None = None  #: how often each row counts, (M,); None is once
+
+    def __init__(self, Phi: Given, y: Given, channel: Channel) -> None:
+        self.design = as_design(Phi)
+        self.channel = checked_channel(channel)
+        self.y = checks.vector("y", channel.checked(y), size=self.design.shape[0])
+        checks.fits("channel", channel.shape, self.design.shape[0])
+        self.plain = self.channel  #: without the weights of `weighted`
+
+    @classmethod
+    def like(cls, rows: DrawnRows[Any]) -> Self:
+        """The same rows, checked already, for this solver."""
+        new = object.__new__(cls)
+        new.__dict__.update(rows.__dict__)
+        return new
+
+    @property
+    def rows(self) -> int:
+        """The number M of rows."""
+        return self.design.shape[0]
+
+    def start(self, belief: Posterior) -> tuple[Moments, MemoryT]:
+        raise NotImplementedError
+
+    def refine(
+        self, belief: Posterior, estimate: Moments, memory: MemoryT
+    ) -> Step[Tilt, Moments, MemoryT]:
+        raise NotImplementedError
+
+    def remedies(self) -> Iterable[tuple[str, Self]]:
         return ()
 
-    def conclude(self, belief: Any, step: Step) -> Any:
+    def conclude(self, belief: Posterior, step: Step[Tilt, Moments, MemoryT]) -> Posterior:
         return belief.tilted(step.tilt)
 
     def diagnosis(self) -> str:
-        return ""
+        return self.design.diagnosis()
 
     def with_channel(self, channel: Channel) -> Self:
-        """The same rows seen through another channel."""
+        """The same rows seen through another channel; weights are kept."""
         new = copy.copy(self)
-        new.channel = channel
+        new.plain = channel
+        new.channel = channel if self.weights is None else channel.weighted(self.weights)
         return new
 
-    def total(self, belief: Any, step: Step) -> Tilt:
-        """All that is said of each coefficient after `step`."""
-        total: Tilt = belief.total + step.tilt
-        return total
+    def weighted(self, weights: Array) -> Self:
+        """The same rows counted `weights` times each, (M,)."""
+        new = copy.copy(self)
+        new.weights = weights
+        return new.with_channel(self.plain)
 
-    def cavity(self, step: Step) -> tuple[Array, Array]:
-        """Mean and variance of each row . x as it is known without the row itself, (M,) each.
+    def total(self, belief: Posterior, step: Step[Tilt, Moments, MemoryT]) -> Tilt:
+        """All that is known of each coefficient after `step`."""
+        return belief.total + step.tilt
+
+    def cavity(self, step: Step[Tilt, Moments, MemoryT]) -> tuple[Array, Array]:
+        """Mean and variance of each row . x without the row itself, (M,) each.
 
         What learning the noise needs. From the posterior of z backwards: the omega for which
         omega + V g(omega) is the mean of z.
@@ -60,6 +123,175 @@ class DrawnRows:
             omega = omega - (omega + V * g - z) / rest
         return omega, V
 
+    def adapted(
+        self, belief: Posterior, step: Step[Tilt, Moments, MemoryT], *, sound: bool
+    ) -> tuple[Self, tuple[Adaptation, ...]] | None:
+        """Outliers down-weighted, or more noise where the whole batch is in conflict; else None."""
+        if not (np.isfinite(step.change) and self.plain.takes_weights):
+            return None
+        found = outlying(
+            self.plain.weighted(np.full(self.rows, 1.0 / self.noisier)), self.y, *self.cavity(step)
+        )
+        weights, noisier = self.row_weights, self.noisier
+        if 0 < len(found) <= max(1.0, FEW_OUTLIERS * self.rows):
+            weights = {row: student_weight(row.deviations) for row in found}
+            before = {row.row: weight for row, weight in self.row_weights.items()}
+            same = before.keys() == {row.row for row in weights}
+            if same and all(before[row.row] < SETTLED * w for row, w in weights.items()):
+                return None
+        elif not sound and np.isfinite(step.health):
+            noisier *= step.health
+        else:
+            return None
+        each = np.full(self.rows, 1.0 / noisier)
+        for row, weight in weights.items():
+            each[row.row] *= weight
+        new = self.weighted(each)
+        new.row_weights, new.noisier = weights, noisier
+        done = [Adaptation("noise", noisier)] if noisier > 1.0 else []
+        return new, (*done, *(Adaptation("row", weight, row) for row, weight in weights.items()))
+
+    def left_out_score(self, step: Step[Tilt, Moments, MemoryT]) -> float:
+        """Log-probability of each row given all others, at most `BEYOND` deviations off."""
+        got, best = _log_densities(self.channel, self.y, *self.cavity(step))
+        return float(np.sum(np.maximum(got, best - 0.5 * BEYOND**2)))
+
+
+def outlying(channel: Channel, y: Array, omega: Array, V: Array) -> list[Outlier]:
+    """The rows y that are beyond reason where z ~ N(omega, V) is known without them.
+
+    Deviations are those of a Gaussian with the same ratio of densities at y and at its most likely
+    value, so that a label, a count or heavy-tailed noise is judged by its own distribution.
+    """
+    got, best = _log_densities(channel, y, omega, V)
+    deviations = np.sqrt(2.0 * np.maximum(best - got, 0.0))
+    if channel.shift_invariant and len(y) >= MEDIAN_ROWS:
+        usual = float(np.median(deviations)) / MEDIAN
+        deviations = deviations / np.clip(usual, 1.0 / np.sqrt(len(y)), 1.0)
+    where = np.flatnonzero(deviations > BEYOND)
+    expected = channel.predict(omega, V)[0]
+    return [
+        Outlier(int(i), float(y[i]), float(np.broadcast_to(expected, y.shape)[i]), float(d))
+        for i, d in zip(where, deviations[where], strict=True)
+    ]
+
+
+def student_weight(deviations: float) -> float:
+    """The weight of a row so far off under Student's t of `DEGREES` degrees of freedom."""
+    return (DEGREES + 1.0) / (DEGREES + deviations**2)
+
+
+def _log_densities(channel: Channel, y: Array, omega: Array, V: Array) -> tuple[Array, Array]:
+    """Log-density of y and of its most likely value, (M,) each."""
+    values, _ = channel.outcomes(omega, V)
+    nodes = np.broadcast_to(values, (*omega.shape, values.shape[-1]))
+    got = channel.log_partition(y, omega, V)
+    best = got
+    for j in range(nodes.shape[-1]):
+        best = np.maximum(best, channel.log_partition(nodes[:, j], omega, V))
+    return got, best
+
+
+def project(belief: Posterior, design: Design) -> tuple[Array, Array]:
+    """Mean and variance of Phi x under the belief, with the correlations that it remembers."""
+    if belief.remembered is None:
+        return design.forecast(belief.mean, belief.var)
+    return row_moments(belief, design)
+
+
+def forecast(belief: Posterior, Phi: Given, channel: Channel) -> tuple[Array, Array]:
+    """Mean and variance of the observations predicted for new rows, (M,) each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp import Posterior, channels, priors
+    >>> forecast(Posterior(priors.Gaussian(), 2), np.eye(2), channels.Gaussian(var=1.0))
+    (array([0., 0.]), array([2., 2.]))
+    """
+    design = as_design(Phi)
+    check_columns(design, belief)
+    return checked_channel(channel).predict(*project(belief, design))
+
+
+def surprise(belief: Posterior, Phi: Given, y: Given, channel: Channel) -> float:
+    """By how many standard deviations the log-loss of new rows exceeds what the belief expects.
+
+    Every prediction implies how large its own log-loss will be on average, and how much that
+    varies. Rows from the stream the belief has learned score about 0 +- 1; after a change of
+    coefficients or noise the score is large.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp import Posterior, absorb, channels, evidence, priors
+    >>> rng = np.random.default_rng(0)
+    >>> channel, x = channels.Gaussian(var=0.01), rng.normal(size=20)
+    >>> Phi, more = rng.normal(size=(2, 100, 20))
+    >>> y, usual = (rows @ x + 0.1 * rng.normal(size=100) for rows in (Phi, more))
+    >>> belief, _ = absorb(Posterior(priors.Gaussian(), 20), evidence.RobustBatch(Phi, y, channel))
+    >>> abs(surprise(belief, more, usual, channel)) < 4.0
+    True
+    >>> surprise(belief, more, more @ -x, channel) > 100.0
+    True
+    """
+    rows: DrawnRows[None] = DrawnRows(Phi, y, channel)
+    check_columns(rows.design, belief)
+    omega, V = project(belief, rows.design)
+    values, weights = np.broadcast_arrays(*channel.outcomes(omega, V))
+    scores = np.stack(
+        [channel.log_partition(values[:, j], omega, V) for j in range(values.shape[-1])], axis=-1
+    )
+    probabilities = weights * np.exp(scores)
+    finite = np.where(probabilities > 0.0, scores, 0.0)
+    mean = np.sum(probabilities * finite, axis=-1)
+    var = np.sum(probabilities * np.square(finite - mean[:, None]), axis=-1)
+    excess = float(np.sum(mean - channel.log_partition(rows.y, omega, V)))
+    return excess / float(np.sqrt(max(np.sum(var), np.finfo(np.float64).tiny)))
+
+
+def health(g: Array, curvature: Array) -> float:
+    """mean g^2 / mean(-dg): the residuals' power over what the belief expects of it."""
+    return ratio(float(np.mean(np.square(g))), float(np.mean(curvature)))
+
+
+def ratio(mean_square: float, mean_curvature: float) -> float:
+    """The health figure of two means. Rows that say nothing (both zero) contradict nothing: 1."""
+    if mean_curvature == 0.0:
+        return 1.0 if mean_square == 0.0 else np.inf
+    return mean_square / mean_curvature
+
+
+def checked_channel(channel: Given) -> Channel:
+    """`channel`, if it is one."""
+    if not isinstance(channel, Channel):
+        raise checks.refuse(
+            "channel",
+            repr(channel),
+            "a channel such as channels.Gaussian(var=0.01)",
+            "see miniamp.channels",
+        )
+    return channel
+
+
+def check_columns(design: Design, belief: Posterior) -> None:
+    """Refuse rows that are not as long as the belief."""
+    if belief.size != design.shape[1]:
+        raise checks.refuse(
+            "Phi",
+            f"{design.shape[1]} columns",
+            f"{belief.size}, the size of the belief",
+            "use the same columns in every batch",
+        )
+
+
+def checked_damping(damping: Given) -> float:
+    """`damping` as a number from 0 to below 1."""
+    number = checks.number("damping", damping, least=0.0)
+    if number >= 1.0:
+        raise checks.refuse("damping", damping, "0 <= damping < 1", "1 would never move")
+    return number
+
 
 def relative_change(new: Moments, old: Moments) -> float:
     """Mean absolute change of the means, relative to the signal's scale as now believed."""
@@ -71,14 +303,3 @@ def relative_change(new: Moments, old: Moments) -> float:
 def power(moments: Moments) -> float:
     """Mean square of the coefficients under a belief: the signal's power."""
     return float(np.mean(np.square(moments.mean) + moments.var))
-
-
-def damped(new: Moments, old: Moments, damping: float) -> Moments:
-    """A step of 1 - damping from old to new."""
-    if damping == 0.0:
-        return new
-    return Moments(_mix(new.mean, old.mean, damping), _mix(new.var, old.var, damping))
-
-
-def _mix(new: Array, old: Array, damping: float) -> Array:
-    return (1.0 - damping) * new + damping * old

@@ -6,7 +6,8 @@ import numpy as np
 from scipy import linalg
 
 from miniamp.arrays import Array
-from miniamp.evidence.joint import Joint, Sites, solve, squared
+from miniamp.designs.row_blocks import triangle
+from miniamp.evidence.linear import Joint, Sites, solve
 from miniamp.posterior import Posterior, Remembered
 from miniamp.tilt import Tilt
 
@@ -32,7 +33,7 @@ def compressed(belief: Posterior, R: Array, t: Array, joint: Joint, sites: Sites
     if belief.memory == 0:
         return base.tilted(joint.field)
     if len(R) > R.shape[1]:
-        R, t = squared(R, t)
+        R, t = triangle(R, t)
     if len(R) <= belief.memory:
         return base.remembering(Remembered(R, t, joint.field))
     kept, targets, dropped = strongest(R, t, 1.0 / sites.precision, belief.memory)
@@ -54,7 +55,7 @@ def strongest(R: Array, t: Array, var: Array, r: int) -> tuple[Array, Array, Arr
 def matched_precision(
     kept: Array, dropped: Array, targets: Array, joint: Joint, sites: Sites
 ) -> Array:
-    """The precisions, one a coefficient, that replace the dropped rows without moving a variance.
+    """The precisions, one per coefficient, that replace the dropped rows without moving a variance.
 
     Wanted is A + c(A) = c, with c the field's precision with all rows and c(A) that of the kept
     ones when A has joined the sites. c(A) grows with A, slowly, so that A <- c - c(A) settles.

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from miniamp import checks
-from miniamp.absorb import Evidence, Step
+from miniamp.absorb import Step, WholeEvidence
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
-from miniamp.evidence.base import DrawnRows
-from miniamp.evidence.batch import CAREFUL_DAMPING, checked_channel
-from miniamp.evidence.factor_rows import features_of, scores_of
-from miniamp.evidence.factor_start import STARTS
+from miniamp.evidence.base import checked_channel, checked_damping
+from miniamp.evidence.batch import CAREFUL_DAMPING
+from miniamp.evidence.factor_scores import STARTS, features_of, scores_of
 from miniamp.posterior import Posterior
 from miniamp.priors import RowPrior
 from miniamp.tilt import Tilt
@@ -68,7 +68,10 @@ class Factors(Posterior):
         return new
 
 
-class FactorBatch(DrawnRows):
+FactorStep = Step[Tilt, Rows, Columns]
+
+
+class FactorBatch(WholeEvidence):
     """Columns Y (N, M) seen through a channel, Y ~ P(. | w = scale U V'), with U as the belief.
 
     Low-rank AMP (appendix A.2 with errata L1 to L7): one batch of its Mini-AMP, or all of it
@@ -134,9 +137,7 @@ class FactorBatch(DrawnRows):
         self.scale = checks.number("scale", scale, above=0.0)
         self.scores = scores_of(Y, checked_channel(channel), self.scale)
         self.given_start = _checked_start(start, (self.scores.shape[1], prior_v.dim))
-        self.damping = checks.number("damping", damping, least=0.0)
-        if self.damping >= 1.0:
-            raise checks.refuse("damping", damping, "0 <= damping < 1", "1 would never move")
+        self.damping = checked_damping(damping)
         self.mean_field = bool(mean_field)
         self.rng = rng
 
@@ -158,7 +159,7 @@ class FactorBatch(DrawnRows):
         nothing = np.zeros((prior.dim, prior.dim))
         return U, Columns(how, nothing, None, self.scores.times(how))
 
-    def refine(self, belief: Any, estimate: Rows, memory: Columns) -> Step:
+    def refine(self, belief: Posterior, estimate: Rows, memory: Columns) -> FactorStep:
         V, beta = memory, self.scores.beta
         if self.mean_field:
             tilt = Tilt(beta * (V.mean.T @ V.mean + V.total), V.product)
@@ -166,7 +167,7 @@ class FactorBatch(DrawnRows):
             onsager = beta * (estimate.mean @ V.total)
             tilt = Tilt(beta * (V.mean.T @ V.mean), V.product - onsager)
         total = belief.total + tilt
-        new_U = Rows(*belief.prior.totals(total.A, total.B))
+        new_U = Rows(*self._checked_belief(belief).totals(total.A, total.B))
         U = _damped(new_U, estimate, self.damping)
         new_V = self._columns(U, V)
         if self.damping and V.tilt is not None:
@@ -203,45 +204,47 @@ class FactorBatch(DrawnRows):
         # J / beta estimates U_i . V_j with variance 1 / beta, entry by entry.
         return float(residual / (beta * self.rows))
 
-    def conclude(self, belief: Posterior, step: Step) -> Factors:
+    def conclude(self, belief: Posterior, step: FactorStep) -> Posterior:
         evidence = self.log_evidence(belief, step)
         return Factors.after(belief, step.tilt, step.memory.mean, evidence)
 
-    def log_evidence(self, belief: Posterior, step: Step) -> float:
+    def log_evidence(self, belief: Posterior, step: FactorStep) -> float:
         """Bethe estimate of log P(Y | belief) - log P(Y | w = 0), stationary at convergence.
 
         With mean_field the variational lower bound instead.
         """
         U, V, beta = step.estimate, step.memory, self.scores.beta
+        assert V.tilt is not None  # after a step
         prior: Any = belief.prior
-        total, before = belief.total + step.tilt, belief.total
-        of_u = np.sum(prior.log_partition(total.A, total.B) - prior.log_partition(*_pair(before)))
+        after, before = belief.total + step.tilt, belief.total
+        of_u = np.sum(prior.log_partition(after.A, after.B) - prior.log_partition(*_pair(before)))
         of_v = np.sum(self.prior_v.log_partition(*_pair(V.tilt)))
         uu, vv = U.mean.T @ U.mean, V.mean.T @ V.mean
-        conjugate = sum(
-            0.5 * np.vdot(tilt.A, rows.total + second) - np.vdot(tilt.B, rows.mean)
-            for tilt, rows, second in ((step.tilt, U, uu), (V.tilt, V, vv))
-        )
+        conjugate = 0.0
+        for tilt, mean, total, second in (
+            (step.tilt, U.mean, U.total, uu),
+            (V.tilt, V.mean, V.total, vv),
+        ):
+            conjugate += float(0.5 * np.vdot(tilt.A, total + second) - np.vdot(tilt.B, mean))
         pairs = np.vdot(uu, vv) + np.vdot(uu, V.total) + np.vdot(vv, U.total)
         if self.mean_field:
             pairs += np.vdot(U.total, V.total)
         overlap = np.vdot(V.product, U.mean)
         return float(of_u + of_v + conjugate + overlap - 0.5 * beta * pairs)
 
-    def remedies(self) -> Iterable[tuple[str, Evidence]]:
+    def remedies(self) -> Iterable[tuple[str, Self]]:
         yield "damping", self._but(damping=max(self.damping, CAREFUL_DAMPING))
         yield "mean field", self._but(mean_field=True, damping=0.0)
 
-    def _but(self, **changes: Any) -> FactorBatch:
-        new = object.__new__(type(self))
-        new.__dict__.update(self.__dict__, **changes)
+    def _but(self, **changes: object) -> Self:
+        new = copy.copy(self)
+        new.__dict__.update(changes)
         return new
 
     def diagnosis(self) -> str:
         return (
-            "The entries are far larger than the noise of the channel and the prior of U allow: "
-            "raise either, or check that prior, noise and scale are of one convention "
-            f"(scale is {self.scale:.3g} here)."
+            "the entries are far larger than the noise of the channel and the prior of U allow; "
+            f"prior, noise and scale must be of one convention, scale is {self.scale:.3g} here"
         )
 
     def _checked_belief(self, belief: Posterior) -> RowPrior:

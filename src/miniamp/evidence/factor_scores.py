@@ -1,19 +1,27 @@
-"""The observed matrix as low-rank message passing sees it: scores at w = 0, dense or sparse."""
+"""The observed matrix as low-rank message passing sees it: scores at w = 0, and where to start."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
+from miniamp.designs import Design, Distributed
 from miniamp.errors import InvalidTypeError
+from miniamp.priors import RowPrior
 
 #: A Fisher information from here on belongs to a channel without noise, whose floor it is.
 NOISELESS = 1e28
+#: Spread of the random fields of a "noise" start: small, since message passing amplifies it itself.
+NOISE = 0.1
+#: Spread of the fields of a "spectral" start: enough for labels to lean on the leading directions.
+LEAN = 2.0
 
 
 class Scores:
@@ -99,6 +107,124 @@ class Scores:
         chosen = self.J[:, where]
         dense = chosen.toarray() if self.sparse else np.asarray(chosen)
         return np.asarray(dense.T + self.absent)
+
+
+class FarScores(Scores):
+    """What `Scores` is to a matrix at hand, for the rows of a distributed design.
+
+    J' U goes out and comes back as N and M numbers a component, J V as M and N; the entries and
+    their scores stay where they are. Every product is the sum, or the stack, of the blocks' own.
+
+    Parameters
+    ----------
+    rows : designs.Distributed
+        Samples by features, (M, N): the transpose of Y.
+    channel, scale
+        As for `Scores`.
+    """
+
+    def __init__(self, rows: Distributed, channel: Channel, scale: float) -> None:
+        self.shape = (rows.shape[1], rows.shape[0])
+        self.scale = scale
+        self._made = rows.derive(functools.partial(_scores_here, channel=channel, scale=scale))
+        self.beta = float(self._made.each("beta")[0])
+        self.square = float(sum(self._made.each("square")))
+
+    def times(self, V: Array) -> Array:
+        """J V, (N, R)."""
+        return np.asarray(self._made.sum("times", V))
+
+    def transposed_times(self, U: Array) -> Array:
+        """J' U, (M, R)."""
+        return np.concatenate(self._made.each("transposed_times", U))
+
+    def column_squares(self) -> Array:
+        """Sum of squares of each column of J, (M,)."""
+        return np.concatenate(self._made.each("column_squares"))
+
+    def columns(self, where: Array) -> Array:
+        """Some columns of J, dense, (len(where), N)."""
+        return np.stack([self._made.one(int(m), "column") for m in where])
+
+
+class _BlockScores(Scores):
+    """The scores of one block."""
+
+    def column(self, place: int) -> Array:
+        """One column of J, (N,)."""
+        return np.asarray(self.columns(np.array([place]))[0])
+
+
+def _scores_here(design: Design, channel: Channel, scale: float) -> Scores:
+    """On the worker: the scores of one block of rows."""
+    held: Any = getattr(design, "Phi", None)
+    return _BlockScores((design.toarray() if held is None else held).T, channel, scale)
+
+
+def scores_of(Y: Given, channel: Channel, scale: float) -> Scores:
+    """The scores of Y (N, M), or of the rows of a distributed design."""
+    if isinstance(Y, Distributed):
+        return FarScores(Y, channel, scale)
+    return Scores(Y, channel, scale)
+
+
+def features_of(Y: Given) -> int:
+    """How many features (rows of Y) there are; 1 where that cannot be said."""
+    if isinstance(Y, Distributed):
+        return Y.shape[1]
+    shape = np.shape(cast(ArrayLike, Y))
+    return int(shape[0]) if len(shape) == 2 else 1
+
+
+def noise_start(scores: Scores, prior_v: RowPrior, rng: np.random.Generator) -> Array:
+    """Means of V under small random fields, (M, R)."""
+    fields = NOISE * rng.normal(size=(scores.shape[1], prior_v.dim))
+    return prior_v.totals(np.zeros((prior_v.dim,) * 2), fields)[0]
+
+
+def spectral_start(scores: Scores, prior_v: RowPrior, rng: np.random.Generator) -> Array:
+    """Means of V under fields along the leading singular vectors of J, randomly rotated, (M, R)."""
+    directions = leading_columns(scores, min(prior_v.dim, *scores.shape), rng)
+    directions = directions / np.maximum(directions.std(axis=0), np.finfo(np.float64).tiny)
+    turn = np.linalg.qr(rng.normal(size=(prior_v.dim, prior_v.dim)))[0][: directions.shape[1]]
+    fields = LEAN * directions @ turn
+    return prior_v.totals(np.zeros((prior_v.dim,) * 2), fields)[0]
+
+
+def kmeans_start(scores: Scores, prior_v: RowPrior, rng: np.random.Generator) -> Array:
+    """One-hot labels of the nearest of R columns picked far apart (k-means++), (M, R)."""
+    return np.asarray(np.eye(prior_v.dim)[kmeans_labels(scores, prior_v.dim, rng)])
+
+
+def kmeans_labels(scores: Scores, clusters: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Labels (M,) by k-means++: each new centre falls on a column with chance as its distance^2."""
+    squares = scores.column_squares()
+    nearest = np.full(len(squares), np.inf)
+    labels = np.zeros(len(squares), dtype=np.int64)
+    for k in range(clusters):
+        total = nearest.sum()
+        chances = nearest / total if np.isfinite(total) and total > 0.0 else None
+        pick = int(rng.choice(len(squares), p=chances))
+        centre = scores.columns(np.array([pick]))[0]
+        away = squares - 2.0 * scores.transposed_times(centre[:, None])[:, 0] + centre @ centre
+        away = np.maximum(away, 0.0)
+        away[pick] = 0.0
+        labels[away < nearest] = k
+        labels[pick] = k
+        nearest = np.minimum(nearest, away)
+    return labels
+
+
+def leading_columns(scores: Scores, rank: int, rng: np.random.Generator) -> Array:
+    """Leading right singular vectors of J (M, rank), by randomised subspace iteration."""
+    block = rng.normal(size=(scores.shape[1], rank))
+    for _ in range(12):
+        block = np.linalg.qr(scores.transposed_times(scores.times(block)))[0]
+    return np.asarray(block)
+
+
+#: The starts by name.
+STARTS = {"noise": noise_start, "spectral": spectral_start, "kmeans++": kmeans_start}
 
 
 def _one_a_row(channel: Channel) -> Channel:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -12,10 +12,9 @@ from miniamp.absorb import Step
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.channels.gaussian import NOISE_FLOOR, Gaussian
-from miniamp.designs import as_design
 from miniamp.designs.sequential import Columns, private
-from miniamp.evidence.base import DrawnRows, relative_change
-from miniamp.evidence.batch import check_columns, checked_channel
+from miniamp.evidence.base import DrawnRows, check_columns, relative_change
+from miniamp.info import Adaptation
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt
 
@@ -27,7 +26,10 @@ class Fit(NamedTuple):
     residual: Array  #: y - Phi x, (M,)
 
 
-class MeanFieldBatch(DrawnRows):
+MeanFieldStep = Step[Tilt, Moments, Fit]
+
+
+class MeanFieldBatch(DrawnRows[Fit]):
     """Rows (Phi, y) with Gaussian noise, absorbed by coordinate-wise variational Bayes.
 
     The paper's comparison (appendix, Variational Bayes): every coefficient in turn takes its
@@ -64,8 +66,7 @@ class MeanFieldBatch(DrawnRows):
     """
 
     def __init__(self, Phi: Given, y: Given, channel: Channel, *, learn_noise: bool = True) -> None:
-        self.design = as_design(Phi)
-        checked_channel(channel)
+        super().__init__(Phi, y, channel)
         if not isinstance(channel, Gaussian) or channel.shape not in ((), (1,)):
             raise checks.refuse(
                 "channel",
@@ -73,14 +74,8 @@ class MeanFieldBatch(DrawnRows):
                 "channels.Gaussian with one variance for all rows",
                 "use evidence.Batch for other channels",
             )
-        self.channel = channel
-        self.y = checks.vector("y", channel.checked(y), size=self.design.shape[0])
         self.learn_noise = learn_noise
         self._least = max(float(channel.var.max()), NOISE_FLOOR)
-
-    @property
-    def rows(self) -> int:
-        return self.design.shape[0]
 
     @cached_property
     def _columns(self) -> Columns:
@@ -91,7 +86,7 @@ class MeanFieldBatch(DrawnRows):
         residual = self.y - self.design.forecast(*belief.moments)[0]
         return belief.moments, Fit(self._noise(residual, belief.moments.var), residual)
 
-    def refine(self, belief: Posterior, estimate: Moments, memory: Fit) -> Step:
+    def refine(self, belief: Posterior, estimate: Moments, memory: Fit) -> MeanFieldStep:
         before = private(belief.total, estimate)
         new, residual = Moments(before.mean, before.var), memory.residual.copy()
         A, B = self._columns.descend(before, belief.prior, memory.noise, *new, residual)
@@ -104,7 +99,7 @@ class MeanFieldBatch(DrawnRows):
             health=power / memory.noise,
         )
 
-    def cavity(self, step: Step) -> tuple[Array, Array]:
+    def cavity(self, step: MeanFieldStep) -> tuple[Array, Array]:
         """Refused: mean field knows no row without itself, and what it says of it is too sure."""
         raise checks.refuse(
             "solver",
@@ -113,6 +108,14 @@ class MeanFieldBatch(DrawnRows):
             "from its error bars, which are too small, grows from batch to batch",
             "use evidence.AutoBatch, or noise=False: each batch then learns its own noise",
         )
+
+    def adapted(
+        self, belief: Posterior, step: MeanFieldStep, *, sound: bool
+    ) -> tuple[Self, tuple[Adaptation, ...]] | None:
+        return None  # no row is known without itself
+
+    def left_out_score(self, step: MeanFieldStep) -> float:
+        return 0.0
 
     def _noise(self, residual: Array, var: Array) -> float:
         """Delta that maximises the variational bound, given means and variances."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from miniamp.datasets import glm_stream
 from miniamp.designs import Averaged
 from miniamp.errors import ConflictError, ConflictWarning
 from miniamp.evidence import Batch, MeanFieldBatch
+from miniamp.evidence.base import DrawnRows
 from miniamp.experiments.tables import Row
 from miniamp.posterior import Posterior
 from miniamp.priors import ScalarPrior
@@ -51,7 +53,7 @@ def realisation(
     belief, rows = Posterior(prior, size), list[Row]()
     for k, (Phi, y) in enumerate(problem):
         if algorithm == MINI_AMP:
-            evidence: Batch | MeanFieldBatch = Batch(Averaged(Phi), y, channel)
+            evidence: DrawnRows[Any] = Batch(Averaged(Phi), y, channel)
         else:
             evidence = MeanFieldBatch(Phi, y, channel)
         default = STOP if algorithm == MINI_AMP else VB_STOP

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from miniamp import checks
-from miniamp.absorb import Evidence, Info, Stop, absorb
+from miniamp.absorb import Info, Stop, absorb
 from miniamp.channels.base import Channel
 from miniamp.designs.row_blocks import cannot_load
 from miniamp.designs.worker_pool import LostWorkersError, current_client, first_done, living_workers
 from miniamp.errors import ConflictError, InvalidTypeError, MiniampError
 from miniamp.evidence import Batch
+from miniamp.learning import Solver
 from miniamp.posterior import Posterior, Prior
 from miniamp.streams.merge import MergeWarning
 from miniamp.tilt import Tilt
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 #: Gives the rows and observations (Phi, y) of a batch.
 Source: TypeAlias = "Callable[[], tuple[object, object]] | Delayed"
 #: Makes evidence of (Phi, y, channel).
-Solver: TypeAlias = Callable[[object, object, Channel], Evidence]
 
 
 class Absorbed(NamedTuple):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from miniamp import checks
-from miniamp.absorb import Evidence, Step
+from miniamp.absorb import Step, WholeEvidence
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.theory.balance import Balance
@@ -17,8 +15,10 @@ from miniamp.theory.potential import optimal_root, perfect_gain
 from miniamp.theory.scalar import scalar_channel
 from miniamp.theory.spectrum import Spectrum, row_gain
 
+TypicalStep = Step[Gain, Errors, None]
 
-class TypicalBatch:
+
+class TypicalBatch(WholeEvidence):
     """alpha N rows drawn at random, seen through a channel: the twin of `evidence.Batch`.
 
     Each refinement is one line of `eq:minise` (`eq:appendix_se` for general channels).
@@ -68,7 +68,7 @@ class TypicalBatch:
     def start(self, belief: Law) -> tuple[Errors, None]:
         return belief.errors, None
 
-    def refine(self, belief: Law, estimate: Errors, memory: None) -> Step:
+    def refine(self, belief: Law, estimate: Errors, memory: None) -> TypicalStep:
         gain = self._gain(belief, estimate)
         new = belief.tilted(gain).errors
         return Step(
@@ -86,10 +86,7 @@ class TypicalBatch:
         """Whether one refinement finds the fixed point, by a root search."""
         return False
 
-    def remedies(self) -> Iterable[tuple[str, Evidence]]:
-        return ()
-
-    def conclude(self, belief: Law, step: Step) -> Law:
+    def conclude(self, belief: Law, step: TypicalStep) -> Law:
         return belief.tilted(step.tilt)
 
     def diagnosis(self) -> str:
@@ -128,7 +125,7 @@ class ConvergedBatch(TypicalBatch):
     0.732050807569
     """
 
-    def refine(self, belief: Law, estimate: Errors, memory: None) -> Step:
+    def refine(self, belief: Law, estimate: Errors, memory: None) -> TypicalStep:
         if not self.searches(belief):
             return super().refine(belief, estimate, memory)
         lam = self._fixed_point(belief, estimate)

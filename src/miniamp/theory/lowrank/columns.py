@@ -7,11 +7,10 @@ lambda_V <- lambda_V + alpha_b E V eta_V' (errata L8 to L10).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from miniamp import checks
-from miniamp.absorb import Step, Stop, absorb
+from miniamp.absorb import Step, Stop, WholeEvidence, absorb
 from miniamp.arrays import Given
 
 #: A matrix law stops when its overlaps move by less than this share.
@@ -47,7 +46,10 @@ class ColumnLaw(Protocol[State]):
         """The estimate at which the last batch ended."""
 
 
-class TypicalColumns(Generic[State]):
+LawT = TypeVar("LawT", bound=ColumnLaw[Any])
+
+
+class TypicalColumns(WholeEvidence, Generic[State]):
     """alpha N columns drawn at random: the twin of `evidence.FactorBatch`.
 
     Parameters
@@ -76,14 +78,13 @@ class TypicalColumns(Generic[State]):
     def start(self, belief: ColumnLaw[State]) -> tuple[State, None]:
         return belief.entry(self.alpha, self.informed), None
 
-    def refine(self, belief: ColumnLaw[State], estimate: State, memory: None) -> Step:
+    def refine(
+        self, belief: ColumnLaw[State], estimate: State, memory: None
+    ) -> Step[State, State, None]:
         new = belief.refined(estimate, self.alpha)
         return Step(new, new, None, change=belief.distance(new, estimate))
 
-    def remedies(self) -> Iterable[tuple[str, TypicalColumns[State]]]:
-        return ()
-
-    def conclude(self, belief: ColumnLaw[State], step: Step) -> ColumnLaw[State]:
+    def conclude(self, belief: LawT, step: Step[State, State, None]) -> LawT:
         return belief.after(step.tilt, self.alpha)
 
     def diagnosis(self) -> str:
@@ -102,7 +103,9 @@ class ConvergedColumns(TypicalColumns[State]):
     0.6001355145
     """
 
-    def refine(self, belief: ColumnLaw[State], estimate: State, memory: None) -> Step:
+    def refine(
+        self, belief: ColumnLaw[State], estimate: State, memory: None
+    ) -> Step[State, State, None]:
         found = belief.settled(estimate, self.alpha)
         if found is None:
             return super().refine(belief, estimate, memory)
@@ -124,7 +127,7 @@ class OptimalColumns(ConvergedColumns[State]):
 
     def start(self, belief: ColumnLaw[State]) -> tuple[State, None]:
         ends = [
-            absorb(belief, ConvergedColumns(self.alpha, informed), CONVERGED)[0]
+            absorb(belief, ConvergedColumns(self.alpha, informed), CONVERGED)[0]  # type: ignore[misc]
             for informed in (False, True)
         ]
         return min(ends, key=belief.energy).state, None

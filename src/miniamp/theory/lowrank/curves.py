@@ -208,7 +208,10 @@ def _curve(
         [
             after
             for sizes in streams
-            for after, _ in stream(law, (kind(alpha, informed) for alpha in sizes), stop)
+            # A law that forgets is of another kind, which the types of a belief do not tell.
+            for after, _ in stream(  # type: ignore[misc]
+                law, (kind(alpha, informed) for alpha in sizes), stop
+            )
         ]
         for law in laws
     ]

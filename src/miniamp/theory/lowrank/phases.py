@@ -116,7 +116,10 @@ def verdict(
     amp = learning_curve(prior_u, prior_v, noise, alpha_b, batches=batches)
     best = mmse_curve(prior_u, prior_v, noise, alpha_b, batches=batches)
     before = zip([0.0, *amp.overlap[:-1]], [0.0, *amp.alpha[:-1]], strict=True)
-    alone = [absorb(LabelLaw(mixture, *at), OptimalColumns(alpha_b))[0].mse for at in before]
+    alone = [
+        absorb(LabelLaw(mixture, *at), OptimalColumns(alpha_b))[0].mse  # type: ignore[misc]
+        for at in before
+    ]
     found = batch_verdicts(amp, best, alone)
     ratio = alpha_b / mixture.alpha_c
     if ratio > 1.0:

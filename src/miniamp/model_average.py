@@ -1,4 +1,4 @@
-"""Several models of one stream side by side, each believed as far as it has forecast well."""
+"""Several models of one stream side by side, averaged by how well each has predicted it."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.designs import as_design
 from miniamp.errors import InvalidInputError, MiniampError
 from miniamp.evidence import AutoBatch
-from miniamp.evidence.batch import project
+from miniamp.evidence.base import project
 from miniamp.learning import Learn, Model, Solver
 
 
 @dataclass(frozen=True)
-class Rivals:
-    """Models that learn the same rows, and how well each has forecast them before it did.
+class ModelAverage:
+    """Models that learn the same rows, weighted by how well each predicted them beforehand.
 
     Which prior, or how much memory, is a question that the stream answers itself: the probability
-    of a model is the product of what it gave to each batch in advance, Bayes' rule for models
-    (rows of one batch are scored one by one). Forecasts are averaged with these probabilities. The
-    average loses at most log(number of models), over the whole stream, against the best of them
-    chosen in hindsight.
+    of a model is the product of the probabilities that it gave to each batch in advance, Bayes'
+    rule for models (rows of one batch are scored one by one). Predictions are averaged with these
+    probabilities. The average loses at most log(number of models), over the whole stream, against
+    the best of them chosen in hindsight.
 
     Parameters
     ----------
     models : sequence of Model
-        At least one; best of one channel, so that they are judged by the same measure.
+        At least one; of one channel, so that their scores can be compared.
     scores : tuple of float, optional
-        Logarithms of what each gave to the rows so far; -inf is a model that broke down.
+        Log-probability that each gave to the rows so far; -inf is a model that failed.
 
     Examples
     --------
@@ -42,12 +42,12 @@ class Rivals:
     >>> from miniamp.learning import Model
     >>> rng = np.random.default_rng(0)
     >>> x = 3.0 * rng.normal(size=100) * (rng.random(100) < 0.1)
-    >>> rivals = Rivals([Model(Posterior(prior, 100), channels.Gaussian())
+    >>> average = ModelAverage([Model(Posterior(prior, 100), channels.Gaussian())
     ...                  for prior in (priors.Gaussian(), priors.GaussBernoulli())])
     >>> for _ in range(5):
     ...     Phi = rng.normal(size=(50, 100)) / 10.0
-    ...     rivals = rivals.learned(Phi, Phi @ x + 0.1 * rng.normal(size=50))
-    >>> rivals.weights.round(3)  # the truth is sparse, and it shows
+    ...     average = average.learned(Phi, Phi @ x + 0.1 * rng.normal(size=50))
+    >>> average.weights.round(3)  # the truth is sparse, and it shows
     array([0., 1.])
     """
 
@@ -62,7 +62,10 @@ class Rivals:
         scores = self.scores or (0.0,) * len(self.models)
         if len(scores) != len(self.models):
             raise checks.refuse(
-                "scores", f"{len(scores)} of them", f"{len(self.models)}, one a model", "leave out"
+                "scores",
+                f"{len(scores)} of them",
+                f"{len(self.models)}, one per model",
+                "leave out",
             )
         object.__setattr__(self, "models", tuple(self.models))
         object.__setattr__(self, "scores", tuple(float(score) for score in scores))
@@ -74,27 +77,27 @@ class Rivals:
 
     @property
     def best(self) -> Model:
-        """The likeliest model."""
+        """The most probable model."""
         return self.models[int(np.argmax(self.scores))]
 
     def forecast(self, Phi: Given) -> tuple[Array, Array]:
-        """Mean and variance of the observations that new rows will bring, (M,) each."""
+        """Mean and variance of the observations predicted for new rows, (M,) each."""
         alive = [(w, m.forecast(Phi)) for w, m in zip(self.weights, self.models, strict=True) if w]
         mean = np.asarray(sum(w * m for w, (m, _) in alive))
         return mean, np.asarray(sum(w * (v + np.square(m - mean)) for w, (m, v) in alive))
 
-    def stretched(self, factor: ArrayOrFloat) -> Rivals:
-        """All told of factor * x in the place of x, when features change their units."""
+    def stretched(self, factor: ArrayOrFloat) -> ModelAverage:
+        """All models of factor * x in the place of x, when features change their units."""
         return replace(self, models=tuple(model.stretched(factor) for model in self.models))
 
     def learned(
         self, Phi: Given, y: Given, solver: Solver = AutoBatch, *, fixed: Collection[str] = ()
-    ) -> Rivals:
-        """The rivals after one more batch, which each of them has forecast and then absorbed.
+    ) -> ModelAverage:
+        """The average after one more batch, which each model has predicted and then absorbed.
 
-        A first batch only sets their scales, and is not scored. A model that cannot take the batch
-        is out; when none can, the error is raised. `fixed` are hyper-parameters that stay, of those
-        priors that have them.
+        A first batch only sets their scales, and is not scored. A model that cannot absorb the
+        batch is dropped; when none can, the error is raised. `fixed` are hyper-parameters that
+        stay, of those priors that have them.
         """
         models, scores, broken = [], [], None
         for model, score in zip(self.models, self.scores, strict=True):
@@ -102,7 +105,7 @@ class Rivals:
             if np.isfinite(score):
                 try:
                     gain = _score(model, Phi, y) if model.batches else 0.0
-                    names = _names(model)
+                    names = model.posterior.prior.coefficients.parameters()
                     stay = [name for name in fixed if name in names]
                     new, _ = absorb(model, Learn(Phi, y, solver, fixed=stay))
                 except InvalidInputError:
@@ -113,7 +116,7 @@ class Rivals:
             scores.append(score + gain)
         if not np.isfinite(scores).any() and broken is not None:
             raise broken
-        return Rivals(models, tuple(scores))
+        return ModelAverage(models, tuple(scores))
 
 
 def _score(model: Model, Phi: Given, y: Given) -> float:
@@ -121,9 +124,3 @@ def _score(model: Model, Phi: Given, y: Given) -> float:
     channel = model.channel
     omega, V = project(model.posterior, as_design(Phi))
     return float(np.sum(channel.log_partition(channel.checked(y), omega, V)))
-
-
-def _names(model: Model) -> tuple[str, ...]:
-    prior = model.posterior.prior
-    names: tuple[str, ...] = getattr(getattr(prior, "inner", prior), "names", ())
-    return names

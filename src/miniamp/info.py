@@ -1,0 +1,138 @@
+"""When to stop refining a batch, and how it was absorbed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from miniamp import checks
+from miniamp.arrays import Array
+
+#: Changes that shrink by less than this from iteration to iteration may be those of a plateau: near
+#: a threshold they shrink ever more slowly before they grow again.
+STEADY = 0.9
+
+#: So many ratios in a row must be steady.
+WATCHED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """When to stop refining a batch.
+
+    Parameters
+    ----------
+    max_iter : int
+        At most this many iterations (t_max of Algorithm 1). Reaching it is no error: near a
+        threshold a finite problem never settles, at an error that is fine all the same.
+    tol : float
+        Stop when the mean absolute change of the estimate, relative to the signal's scale, is
+        below.
+    slack : float
+        Also stop when further iterations could change the estimate by less than this many
+        posterior standard deviations: at 0.1 they would change the squared error by a
+        hundredth. The remaining change is extrapolated from how the changes shrink, and only
+        where they shrink steadily (`STEADY`), so that a plateau is not mistaken for
+        convergence. 0, the default, is the paper's rule, `tol` alone.
+
+    Examples
+    --------
+    >>> Stop(max_iter=1)
+    Stop(max_iter=1, tol=1e-08, slack=0.0)
+    """
+
+    max_iter: int = 500
+    tol: float = 1e-8
+    slack: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "max_iter", checks.count("max_iter", self.max_iter))
+        object.__setattr__(self, "tol", checks.number("tol", self.tol, least=0.0))
+        object.__setattr__(self, "slack", checks.number("slack", self.slack, least=0.0))
+
+    def met(self, trace: Sequence[float], uncertainty: float) -> bool:
+        """Whether these changes, the last one latest, are small enough to stop.
+
+        Changes that shrink by a factor r leave r/(1 - r) times the last one to go. `uncertainty` is
+        the posterior standard deviation on the scale of the changes; 0 where it is not known.
+        """
+        if trace[-1] < self.tol:
+            return True
+        if not uncertainty * self.slack > 0.0 or len(trace) <= WATCHED:
+            return False
+        last = trace[-WATCHED - 1 :]
+        rate = max(new / old for old, new in pairwise(last))
+        return rate < STEADY and last[-1] * rate < (1.0 - rate) * self.slack * uncertainty
+
+
+class Outlier(NamedTuple):
+    """A row that the belief and the other rows of its batch make all but impossible."""
+
+    row: int  #: index within the batch, from 0
+    received: float  #: its y
+    expected: float  #: the prediction without this row
+    deviations: float  #: how many standard deviations lie between the two
+
+
+class Adaptation(NamedTuple):
+    """What was done so that a batch in conflict could be absorbed: an entry of `Info.adapted`.
+
+    Examples
+    --------
+    >>> print(Adaptation("row", 0.002, Outlier(17, 50.0, 2.0, 48.0)))
+    row 17: y=50 is 48 standard deviations off (2 expected); counted 0.002 times
+    >>> print(Adaptation("noise", 31.0))
+    the batch contradicts the past; absorbed with 31 times the noise
+    """
+
+    kind: str  #: "row", "noise", "forgotten" or "skipped"
+    factor: float  #: weight of the row, factor of the noise, share of the past that was kept
+    outlier: Outlier | None = None  #: which row, where it is about one
+
+    def __str__(self) -> str:
+        if self.outlier is not None:
+            row = self.outlier
+            return (
+                f"row {row.row}: y={row.received:.4g} is {row.deviations:.3g} standard deviations "
+                f"off ({row.expected:.4g} expected); counted {self.factor:.2g} times"
+            )
+        return {
+            "noise": f"the batch contradicts the past; absorbed with {self.factor:.3g} times the "
+            "noise",
+            "forgotten": f"the stream has changed; {self.factor:.3g} of the past was kept",
+            "skipped": f"squared residuals {self.factor:.3g} times as large as expected; skipped",
+        }[self.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """How a batch was absorbed.
+
+    Attributes
+    ----------
+    iterations : int
+        Iterations of the attempt that was used.
+    converged : bool
+        Whether the change fell below the tolerance, or the rows were solved exactly.
+    trace : array
+        Change of the estimate at each iteration, relative to its scale.
+    health : float
+        mean g^2 / mean(-dg): 1 when the residuals are as large as the belief expects.
+    remedy : str
+        "" if the first attempt was used, else the more careful one that worked.
+    solver, reason : str
+        The solver of the attempt that was used, and why it was chosen.
+    adapted : tuple of Adaptation
+        What was done about a conflict, with `on_conflict="adapt"` or "skip"; () without one.
+    """
+
+    iterations: int
+    converged: bool
+    trace: Array = field(repr=False)
+    health: float
+    remedy: str = ""
+    solver: str = ""
+    reason: str = ""
+    adapted: tuple[Adaptation, ...] = ()
