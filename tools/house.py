@@ -120,7 +120,7 @@ PARTS = {
     "evidence": ("evidence/mean_field.py", ["MeanFieldBatch", "mean-field"]),
     "design": ("designs/averaged.py", ["Averaged"]),
     "file format": ("streams/formats/libsvm.py", ["libsvm", "LibsvmSource", "svmlight"]),
-    "plot": ("report/inclusion.py", ["plot_inclusion", "inclusion", "Inclusion"]),
+    "plot": ("report/coefficients.py", ["plot_inclusion"]),
     "command": ("cli/reproduce.py", ["reproduce"]),
 }
 NOT_LISTS = {"experiments", "datasets"}

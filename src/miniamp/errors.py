@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import re
+import unicodedata
 from typing import Self
 
 #: A setting within a remedy: {noise=learn} is noise='learn' in Python, --noise learn in a shell;
@@ -86,6 +87,19 @@ def typed(text: str, where: str) -> str:
         return f"{name}={value if literal else repr(value)}"
 
     return _SETTING.sub(setting, text)
+
+
+def printable(text: str) -> str:
+    r"""Text without what a terminal would obey: control characters are shown as escapes.
+
+    Examples
+    --------
+    >>> printable("red \x1b[31mname")
+    'red \\x1b[31mname'
+    """
+    return "".join(
+        c if unicodedata.category(c) not in ("Cc", "Cf", "Cs") else ascii(c)[1:-1] for c in text
+    )
 
 
 class InvalidInputError(MiniampError, ValueError):

@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from miniamp.errors import MiniampError, MiniampWarning
+from miniamp.errors import MiniampError, MiniampWarning, printable
 
 __all__ = ["main"]
 
@@ -75,5 +75,5 @@ def _warn(message: Warning | str, *place: object, **more: object) -> None:  # no
 
 
 def _report(message: str, code: int) -> int:
-    sys.stderr.write(f"miniamp: {' '.join(message.split())}\n")
+    sys.stderr.write(f"miniamp: {printable(' '.join(message.split()))}\n")
     return code

@@ -5,15 +5,15 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from inspect import cleandoc, isfunction
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import miniamp
-from miniamp import cli
 
 #: Their order in the help; others follow.
-ORDER = ("fit", "predict", "cluster", "inspect", "plan", "demo", "reproduce")
+ORDER = ("fit", "predict", "cluster", "inspect", "plan", "demo", "reproduce", "serve")
 
 app = typer.Typer(
     name="miniamp",
@@ -41,7 +41,7 @@ def options(
 
 
 def _register() -> None:
-    names = {found.name for found in pkgutil.iter_modules(cli.__path__)} - {"app"}
+    names = {found.name for found in pkgutil.iter_modules([str(Path(__file__).parent)])} - {"app"}
     for name in [n for n in ORDER if n in names] + sorted(names - set(ORDER)):
         function = getattr(importlib.import_module(f"miniamp.cli.{name}"), name, None)
         if isfunction(function):

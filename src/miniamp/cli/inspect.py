@@ -42,7 +42,7 @@ def inspect(model: options.ModelFile, top: Top = 10, as_json: options.AsJSON = F
     console = Console()
     summary.show(about, console)
     for name, value in _origin(saved).items():
-        console.print(f"{name}: {value}", soft_wrap=True, markup=False, highlight=False)
+        console.print(f"{name}: {summary.shown(value)}", soft_wrap=True, highlight=False)
 
 
 def _origin(saved: State | None) -> dict[str, object]:

@@ -152,7 +152,7 @@ def _conclude(
     )
     for name, path in written.items():
         if path not in (None, "-"):
-            console.print(f"{name}: {path}", soft_wrap=True, highlight=False, markup=False)
+            console.print(f"{name}: {summary.shown(path)}", soft_wrap=True, highlight=False)
     if not any(written.values()):
         console.print(f"the model was not saved; write it with {model_option} m.amp")
 

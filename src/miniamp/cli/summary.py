@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from miniamp.arrays import Array
-from miniamp.errors import typed
+from miniamp.errors import printable, typed
 
 if TYPE_CHECKING:
     from miniamp.cli.run import Estimator
@@ -143,6 +143,11 @@ def errors_line(history: Sequence[Entry], classes: bool) -> str:
     )
 
 
+def shown(text: object) -> str:
+    """Text as it is: neither rich nor the terminal takes anything in it as a command."""
+    return escape(printable(str(text)))
+
+
 def shown_error(error: float | None, classes: bool) -> str:
     """A share of errors, or the root of a mean square, in the units of the target."""
     if error is None:
@@ -167,8 +172,8 @@ def show(about: Mapping[str, Any], console: Console) -> None:
         more = ", ..." if len(about["classes"]) > 5 else ""
         what += f" of {len(about['classes'])} classes ({some}{more})"
     lines = [
-        f"[bold]{escape(what)}[/bold]: {_size(about)}",
-        f"solver: {escape(about['solver'])} ({escape(about['reason'])})",
+        f"[bold]{shown(what)}[/bold]: {_size(about)}",
+        f"solver: {shown(about['solver'])} ({shown(about['reason'])})",
     ]
     if about["error"] is not None:
         kind = "share of errors" if classes else "root mean square error"
@@ -191,7 +196,7 @@ def show(about: Mapping[str, Any], console: Console) -> None:
     if not about["health"]:
         console.print("health: no problems found")
     for finding in about["health"]:
-        console.print(escape(f"health: {finding['message']} {finding['remedy']}"), soft_wrap=True)
+        console.print(shown(f"health: {finding['message']} {finding['remedy']}"), soft_wrap=True)
 
 
 def _table(coefficients: Sequence[Mapping[str, Any]]) -> Table:
@@ -203,8 +208,8 @@ def _table(coefficients: Sequence[Mapping[str, Any]]) -> Table:
     for name in ["mean", "std"] + (["not zero"] if sparse else []):
         table.add_column(name, justify="right", no_wrap=True)
     for one in coefficients:
-        cells = [escape(one["class"])] if several else []
-        cells += [escape(one["feature"]), f"{one['mean']:.4g}", f"{one['std']:.2g}"]
+        cells = [shown(one["class"])] if several else []
+        cells += [shown(one["feature"]), f"{one['mean']:.4g}", f"{one['std']:.2g}"]
         cells += [f"{100.0 * one['inclusion_probability']:.0f} %"] if sparse else []
         table.add_row(*cells)
     return table
@@ -215,20 +220,22 @@ def _show_clusters(about: Mapping[str, Any], console: Console) -> None:
     noise = np.sqrt(np.asarray(about["noise"]))
     much = f"{noise:.3g}" if noise.ndim == 0 else f"{noise.min():.3g} to {noise.max():.3g}"
     console.print(f"noise around a centre: standard deviation {much}", soft_wrap=True)
-    shown = about["clearest"]
+    clearest = about["clearest"]
     table = Table(title="centres, plus or minus one standard deviation", title_justify="left")
-    for name in ("cluster", "share", *(about["feature_names"][j] for j in shown)):
+    for name in ("cluster", "share", *(about["feature_names"][j] for j in clearest)):
         table.add_column(
-            escape(name), justify="right", no_wrap=name in ("cluster", "share"), overflow="fold"
+            shown(name), justify="right", no_wrap=name in ("cluster", "share"), overflow="fold"
         )
     for k, share in enumerate(about["weights"]):
-        cells = [f"{about['centres'][k][j]:.3g} ± {about['centres_std'][k][j]:.1g}" for j in shown]
+        cells = [
+            f"{about['centres'][k][j]:.3g} ± {about['centres_std'][k][j]:.1g}" for j in clearest
+        ]
         table.add_row(str(k), f"{100.0 * share:.3g} %", *cells)
     console.print(table)
     features = about["features"]
-    if features > len(shown):
+    if features > len(clearest):
         console.print(
-            f"the {len(shown)} features that separate clusters best; --json has all {features}",
+            f"the {len(clearest)} features that separate clusters best; --json has all {features}",
             soft_wrap=True,
         )
 

@@ -17,6 +17,9 @@ from miniamp.streams.pieces import needed
 #: One batch of a table: columns of equal length by name.
 Table = Mapping[str, Any]
 
+#: How text begins that a spreadsheet would compute.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
 _KINDS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 
@@ -91,12 +94,30 @@ class CSVWriter:
 
     def write(self, table: Table) -> None:
         if not self._begun:
-            self._csv.writerow(table)
+            self._csv.writerow(map(_inert, table))
             self._begun = True
-        self._csv.writerows(zip(*map(_list, table.values()), strict=True))
+        columns = (map(_inert, _list(column)) for column in table.values())
+        self._csv.writerows(zip(*columns, strict=True))
 
     def close(self) -> None:
         """Nothing is left to write."""
+
+
+def _inert(cell: object) -> object:
+    """A cell that no spreadsheet takes as a formula: text that begins like one gets an apostrophe.
+
+    Examples
+    --------
+    >>> _inert("=cmd|' /C calc'!A0"), _inert("-1"), _inert(-1.5)
+    ("'=cmd|' /C calc'!A0", '-1', -1.5)
+    """
+    if not isinstance(cell, str) or not cell.startswith(FORMULA):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
 
 
 class JSONLinesWriter:

@@ -1,0 +1,84 @@
+"""Outputs are compared and tried before the first row, and hold nothing that acts."""
+
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import miniamp
+
+FIT = ("fit", "rows.csv", "--target", "y", "--batch-size", "60")
+
+
+def never(*arguments, **options):
+    raise AssertionError("a row was read")
+
+
+@pytest.mark.parametrize(
+    ("outputs", "named"),
+    [
+        (("--checkpoint", "m.amp", "--report", "m.amp"), "--report: got m.amp, expected another"),
+        (("--checkpoint", "m.amp", "-o", "./m.amp"), "that of --checkpoint"),
+        (("--checkpoint", "m.amp", "-o", "m.amp.previous"), "that of --checkpoint"),
+        (("--report", "link.html", "-o", "m.amp"), "that of --output"),
+        (("--report", "rows.csv"), "the source itself"),
+        (("--output", "/proc/m.amp"), "--output: got /proc/m.amp"),
+    ],
+)
+def test_outputs_that_cannot_be_are_refused_before_the_first_row(
+    folder, run, monkeypatch, outputs, named
+):
+    if outputs[-1].startswith("/proc") and not Path("/proc").is_dir():
+        pytest.skip("needs a folder that nobody can write to")
+    (folder / "m.amp").write_bytes(b"precious")
+    (folder / "link.html").symlink_to("m.amp")
+    before = sorted(path.name for path in folder.iterdir())
+    monkeypatch.setattr("miniamp.cli.run.open_stream", never)
+    ran = run(*FIT, *outputs)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (1, "", 1)
+    assert named in ran.err
+    assert (folder / "m.amp").read_bytes() == b"precious"
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_a_file_that_must_not_be_written_is_refused(folder, run, monkeypatch):
+    (folder / "m.amp").write_bytes(b"precious")
+    monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK)
+    monkeypatch.setattr("miniamp.cli.run.open_stream", never)
+    ran = run(*FIT, "--output", "m.amp")
+    assert ran.code == 1
+    assert "--output: got m.amp, expected a place that can be written" in ran.err
+
+
+def test_control_characters_in_names_never_reach_the_terminal(folder, run):
+    frame = pd.read_csv("rows.csv").rename(columns={"a": "a\x1b[31m\x07", "b": "b\u202eevil"})
+    frame["city"] = frame.city.str.replace("Rome", "Rome\x1b]0;title\x07")
+    frame.to_csv("rows.csv", index=False)
+    ran = run(*FIT, "-o", "m\x1b[5m.amp")
+    assert ran.code == 0, ran.err
+    failed = run(*FIT, "--columns", "\x1b[2J")
+    assert failed.code == 1
+    inspected = run("inspect", "m\x1b[5m.amp")
+    for text in (ran.out, ran.err, failed.err, inspected.out):
+        assert "\x1b" not in text
+        assert "\x07" not in text
+        assert "\u202e" not in text
+    assert r"a\x1b[31m\x07" in inspected.out
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_labels_that_look_like_formulas_do_not_act_in_a_spreadsheet(folder, run, form):
+    frame = pd.read_csv("labels.csv")
+    evil = "=cmd|' /C calc'!A0"
+    frame["y"] = frame.y.replace({"high": evil, "low": "-1"})
+    frame.to_csv("labels.csv", index=False)
+    assert run("fit", "labels.csv", "--target", "y", "-o", "m.amp").code == 0
+    assert run("predict", "m.amp", "labels.csv", "-o", f"p.{form}").code == 0
+    if form == "jsonl":  # no spreadsheet computes it: labels stay as they are
+        assert set(pd.read_json("p.jsonl", lines=True).prediction) == {evil, "-1"}
+        return
+    table = pd.read_csv("p.csv", dtype={"prediction": str})
+    assert set(table.prediction) == {f"'{evil}", "-1"}
+    assert not any(line.startswith("=") for line in (folder / "p.csv").read_text().splitlines())
+    assert set(miniamp.load("m.amp").classes_) == {evil, "-1"}
