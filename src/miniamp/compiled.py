@@ -12,12 +12,17 @@ takes and for the code to be put in its place.
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar, cast
 
 from llvmlite import ir
-from numba import cfunc, njit, types
+from numba import cfunc, config, njit, types
 from numba.core import event
 from numba.core.errors import TypingError
 from numba.core.typing.templates import Signature
@@ -82,16 +87,95 @@ def inlined(function: Function) -> Function:
 def _cached(
     compiler: Callable[..., object], *arguments: object, **options: object
 ) -> Callable[[Function], Function]:
+    """Compile with a cache on disk, and without one where it is damaged, full or not private."""
     settings = {"error_model": "numpy", **options}
 
     def decorate(function: Function) -> Function:
         make = cast(Callable[..., Callable[[Function], Function]], compiler)
         try:
-            return make(*arguments, cache=True, **settings)(function)
-        except RuntimeError:  # nowhere to write a cache: compile in every process instead
+            with _cache_folder():
+                made = make(*arguments, cache=True, **settings)(function)
+        except Exception as error:  # a damaged cache raises whatever its bytes mean to pickle
+            _report(error)
             return make(*arguments, **settings)(function)
+        if hasattr(made, "_cache"):
+            made._cache = _TolerantCache(made._cache)
+        return made
 
     return decorate
+
+
+@contextmanager
+def _cache_folder() -> Iterator[None]:
+    """Within it Numba caches in a folder that only this user can write to.
+
+    Its default, `__pycache__` beside the source, may be writable by others, and what it holds is
+    executed. A folder that the user has set (NUMBA_CACHE_DIR) is used as given.
+    """
+    settings = vars(config)  # Numba fills it from the environment
+    given = settings["CACHE_DIR"]
+    try:
+        settings["CACHE_DIR"] = given or _private_folder()
+        yield
+    finally:
+        settings["CACHE_DIR"] = given
+
+
+@cache
+def _private_folder() -> str:
+    base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or "~/.cache"
+    folder = Path(base).expanduser() / "miniamp" / "compiled"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if hasattr(os, "getuid"):
+        if folder.stat().st_uid != os.getuid():
+            raise PermissionError(f"{folder} belongs to another user")
+        folder.chmod(0o700)
+    return str(folder)
+
+
+class _Overloads(Protocol):
+    """What is used of Numba's cache of one function."""
+
+    def load_overload(self, signature: Signature, context: object) -> object: ...
+
+    def save_overload(self, signature: Signature, data: object) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+class _TolerantCache:
+    """Numba's cache of one function; what cannot be read or written is compiled again."""
+
+    def __init__(self, inner: _Overloads) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def load_overload(self, signature: Signature, context: object) -> object:
+        try:
+            return self._inner.load_overload(signature, context)
+        except Exception as error:  # whatever its bytes mean to pickle
+            _report(error)
+            with suppress(Exception):
+                self._inner.flush()  # an empty index, to be filled again
+            return None
+
+    def save_overload(self, signature: Signature, data: object) -> None:
+        try:
+            self._inner.save_overload(signature, data)
+        except Exception as error:  # a full disk among others
+            _report(error)
+
+
+@cache
+def _report_once() -> None:
+    sys.stderr.write("miniamp: the cache of compiled code cannot be used; compiling without it\n")
+
+
+def _report(error: Exception) -> None:
+    _report_once()
+    logging.getLogger(__name__).info("compiled code is not cached", exc_info=error)
 
 
 class _Context(Protocol):

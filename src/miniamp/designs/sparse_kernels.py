@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from miniamp.arrays import Array
 from miniamp.compiled import compiled_in_order, fill_moments, fill_output
 
-#: Rows that go forth together before they come back. Many: what is looked up on the way forth and
-#: what is added to on the way back would fight for the second level of the cache, while the entries
-#: themselves are read in order and may come from further off. At 50000 columns and 500 entries a
+#: Rows that go forth together before they come back. Many: x and the sums would compete for the
+#: second level of the cache, while the entries themselves are read in order and may come from
+#: memory. At 50000 columns and 500 entries per
 #: row, 32 rows took 134 ms, 256 108, 1024 103, 4096 100, all of them at once 91.
 _GROUP = 2048
 
@@ -75,16 +75,16 @@ def back_squares(
     places: NDArray[np.uint32],
     ends: NDArray[np.uint32],
     g: Array,
-    answer: Array,
+    response: Array,
     pull: Array,
     curvature: Array,
 ) -> None:
-    """pull += Phi' g and curvature += (Phi^2)' answer."""
+    """pull += Phi' g and curvature += (Phi^2)' response."""
     for m in range(len(ends) - 1):
         for k in range(ends[m], ends[m + 1]):
             q, i = np.float64(entries[k]), places[k]
             pull[i] += g[m] * q
-            curvature[i] += answer[m] * q * q
+            curvature[i] += response[m] * q * q
 
 
 @compiled_in_order
@@ -112,12 +112,12 @@ def back_pairs(
     places: NDArray[np.uint32],
     ends: NDArray[np.uint32],
     g: Array,
-    answer: Array,
+    response: Array,
     sums: Array,
 ) -> None:
-    """Phi' g and (Phi^2)' answer, added to the columns of `sums`."""
+    """Phi' g and (Phi^2)' response, added to the columns of `sums`."""
     for m in range(len(ends) - 1):
-        here, there = g[m], answer[m]
+        here, there = g[m], response[m]
         for k in range(ends[m], ends[m + 1]):
             q, i = np.float64(entries[k]), places[k]
             sums[i, 0] += here * q
@@ -137,13 +137,13 @@ def sweep(
     parameters: Array,
     output: int,
     g: Array,
-    answer: Array,
+    response: Array,
     pull: Array,
     curvature: Array,
 ) -> None:
     """The whole of a sandwich, as in the dense kernel of this name.
 
-    What belongs to one column lies side by side, so that an entry is looked up once for both of its
+    The two numbers of a column lie side by side, so that an entry is looked up once for both of its
     sums: vector variances then take little longer than scalar ones.
     """
     omega, V = np.empty(_GROUP), np.full(_GROUP, v[0])
@@ -161,13 +161,15 @@ def sweep(
         for k in range(n):
             omega[k] -= V[k] * memory[start + k]
         own = parameters if len(parameters) == 1 else parameters[start:stop]
-        fill_output(output, y[start:stop], omega[:n], V[:n], own, g[start:stop], answer[start:stop])
+        fill_output(
+            output, y[start:stop], omega[:n], V[:n], own, g[start:stop], response[start:stop]
+        )
         if squares:
-            back_pairs(entries, places, own_ends, g[start:stop], answer[start:stop], sums)
+            back_pairs(entries, places, own_ends, g[start:stop], response[start:stop], sums)
         else:
             back(entries, places, own_ends, g[start:stop], pull)
             for k in range(n):
-                curvature[0] += answer[start + k]
+                curvature[0] += response[start + k]
     if squares:
         for i in range(len(pull)):
             pull[i] += sums[i, 0]
@@ -189,9 +191,9 @@ def online(
     x: Array,
     v: Array,
     g: Array,
-    answer: Array,
+    response: Array,
 ) -> None:
-    """Each row in turn, as in the dense kernel; only coordinates that a row holds are touched."""
+    """Each row in turn, as in the dense kernel; only coefficients with an entry are touched."""
     omega, V = np.empty(1), np.empty(1)
     longest = np.uint32(0)
     for m in range(len(y)):
@@ -207,10 +209,10 @@ def online(
         here, n = slice(m, m + 1), ends[m + 1] - ends[m]
         forth_squares(entries, places, ends[m : m + 2], x, v, omega, V)
         own = numbers if len(numbers) == 1 else numbers[here]
-        fill_output(output, y[here], omega, V, own, g[here], answer[here])
+        fill_output(output, y[here], omega, V, own, g[here], response[here])
         for k in range(n):
             q, i = np.float64(entries[ends[m] + k]), places[ends[m] + k]
-            a = answer[m] * q * q
+            a = response[m] * q * q
             A[i] += a
             B[i] += g[m] * q + a * x[i]
             some_A[k], some_B[k] = A[i], B[i]
@@ -241,7 +243,7 @@ def descend(
     v: Array,
     residual: Array,
 ) -> None:
-    """One coordinate after the other, as in the dense kernel, on compressed columns."""
+    """One coefficient after the other, as in the dense kernel, on compressed columns."""
     total_A, total_B, mean, var = np.empty(1), np.empty(1), np.empty(1), np.empty(1)
     for i in range(len(x)):
         along = 0.0

@@ -1,15 +1,20 @@
-"""The second half of an iteration, compiled: tilt, moments and convergence in one pass over N.
+"""AMP, compiled: the update of all coefficients in one pass over N, and the whole loop of a batch.
 
 Loops over a group are functions of their own, from 0 to its length: an index that is a sum might be
-negative for all that the compiler knows, and it would then do one coordinate at a time.
+negative for all that the compiler knows, and it would then do one coefficient at a time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+from numba.extending import overload
 
 from miniamp.arrays import Array
 from miniamp.compiled import compiled, fill_moments
+from miniamp.designs import dense_kernels, sparse_kernels
+from miniamp.designs.sequential import KernelRows
 
 #: Coordinates at a time: all that belongs to them stays in the first level of the cache.
 _GROUP = 512
@@ -79,3 +84,115 @@ def update(
         power += some_power
         spread += some_spread
     return moved, power, spread
+
+
+def sweep(rows: KernelRows, *rest: object) -> None:
+    """The sweep of the design whose rows these are; for compiled callers only."""
+    raise NotImplementedError
+
+
+def _sweep_of(rows: KernelRows, *rest: object) -> Callable[..., None]:  # noqa: ARG001
+    """The dense sweep for one array, the sparse one for entries, columns and row pointers."""
+    if len(rows) == 1:
+        return lambda rows, *rest: dense_kernels.sweep(rows[0], *rest)
+    return lambda rows, *rest: sparse_kernels.sweep(rows[0], rows[1], rows[2], *rest)
+
+
+overload(sweep, strict=False)(_sweep_of)
+
+
+@compiled
+def met(trace: Array, t: int, uncertainty: float, stop: Array) -> bool:
+    """`Stop.met` after iteration t; `stop` has tol, slack, STEADY and WATCHED."""
+    tol, slack, steady, watched = stop[0], stop[1], stop[2], int(stop[3])
+    if trace[t] < tol:
+        return True
+    if not uncertainty * slack > 0.0 or t < watched:
+        return False
+    rate = trace[t] / trace[t - 1]
+    for k in range(1, watched):
+        rate = max(rate, trace[t - k] / trace[t - k - 1])
+    left = trace[t] * rate
+    return bool(rate < steady and left < (1.0 - rate) * slack * uncertainty)
+
+
+@compiled
+def iterate(
+    rows: KernelRows,
+    y: Array,
+    numbers: Array,
+    output: int,
+    prior_A: Array,
+    prior_B: Array,
+    parameters: Array,
+    moments: int,
+    mean_square: float,
+    damping: float,
+    resolution: float,
+    silence: float,
+    stop: Array,
+    trace: Array,
+    x: Array,
+    v: Array,
+    pull: Array,
+    A: Array,
+    B: Array,
+    g: Array,
+    figures: Array,
+) -> tuple[int, int]:
+    """Iterate `Batch.refine` until `stop`: how many iterations were made, and where the last is.
+
+    `x`, `v`, `pull`, `A`, `B`, `g` and `figures` have two rows, one for the iteration before and
+    one for the latest, in turns; x and v start in row 0 and g is 0 there. `figures` are mean g^2,
+    mean(-dg), the mean square of the coefficients and their mean variance. With `mean_square` > 0
+    variances are scalar, as in `designs.Averaged`, and `A` has one column. What `refine` has to
+    look at more closely (rows that may have become silent, or solved) is left to it: the loop ends
+    before such an iteration.
+    """
+    last, done, M, N = 0, 0, len(y), x.shape[1]
+    response, shared = np.empty(M), np.empty(1)
+    for t in range(len(trace)):
+        new = 1 - last
+        pull[new, :] = 0.0
+        A[new, :] = 0.0
+        shared[0] = mean_square * v[last].sum()
+        sweep(
+            rows, x[last], shared if mean_square > 0.0 else v[last], y, g[last],
+            mean_square == 0.0, numbers, output, g[new], response, pull[new], A[new],
+        )  # fmt: skip
+        if mean_square > 0.0:
+            A[new, 0] *= mean_square
+        square = total = 0.0
+        for m in range(M):
+            square += g[new, m] * g[new, m]
+            total += response[m]
+        figures[new, 0], figures[new, 1] = square / M, total / M
+        silent = t > 0 and figures[new, 1] < silence * figures[last, 1]
+        if resolution > 0.0 and silent:
+            break
+        moved, power, spread = update(
+            prior_A,
+            prior_B,
+            A[new],
+            pull[new],
+            x[last],
+            parameters,
+            moments,
+            B[new],
+            x[new],
+            v[new],
+        )
+        power, spread = power / N, spread / N
+        if spread < resolution * power:
+            break
+        figures[new, 2], figures[new, 3] = power, spread
+        trace[t] = moved / N / np.sqrt(power) if power > 0.0 else moved / N
+        if damping > 0.0:
+            for i in range(N):
+                x[new, i] = (1.0 - damping) * x[new, i] + damping * x[last, i]
+                v[new, i] = (1.0 - damping) * v[new, i] + damping * v[last, i]
+        last, done = new, t + 1
+        uncertainty = np.sqrt(spread / power) if power > 0.0 and spread >= 0.0 else 0.0
+        if not np.isfinite(trace[t]) or met(trace, t, uncertainty, stop):
+            break
+    return done, last
