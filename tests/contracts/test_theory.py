@@ -5,33 +5,15 @@ import inspect
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from scipy.special import log_expit
 
+from contracts import examples
 from miniamp import channels, priors, theory
 from miniamp.theory.law import Law
 
-#: One of every exported scalar prior.
-PRIORS = {
-    "Gaussian": priors.Gaussian(mean=0.3, var=0.8),
-    "GaussBernoulli": priors.GaussBernoulli(rho=0.3, mean=0.2, var=2.0),
-    "Rademacher": priors.Rademacher(p=0.4),
-    "Discrete": priors.Discrete(points=[-1.0, 0.0, 1.5], weights=[0.2, 0.5, 0.3]),
-    "GaussianMixture": priors.GaussianMixture([0.6, 0.4], [0.0, 1.0], [0.0, 0.5]),
-    "Laplace": priors.Laplace(scale=0.7),
-    "NonNegativeGaussian": priors.NonNegativeGaussian(mean=0.5, var=1.0),
-    "SparseNonNegative": priors.SparseNonNegative(rho=0.3, mean=0.5, var=1.0),
-    "Numerical": priors.Numerical(lambda x: -(x**4)),
-}
-#: One of every exported channel.
-CHANNELS = {
-    "Gaussian": channels.Gaussian(var=0.1),
-    "Probit": channels.Probit(var=0.0),
-    "Logistic": channels.Logistic(),
-    "StudentT": channels.StudentT(df=4.0, scale=0.5),
-    "Poisson": channels.Poisson(),
-    "Interval": channels.Interval([-0.5, 0.7], var=0.05),
-    "Numerical": channels.Numerical(lambda y, z: log_expit(y * z), support=[-1, 1]),
-}
+#: Every scalar prior and every channel; of the probit, the perceptron.
+PRIORS = {c.__name__: p for c, p in examples.PRIORS.items() if issubclass(c, priors.ScalarPrior)}
+CHANNELS = {c.__name__: p for c, p in examples.CHANNELS.items()}
+CHANNELS["Probit"] = channels.Probit(var=0.0)
 #: Seconds to tabulate: with every prior only in the slow tests.
 COSTLY = {"Poisson", "Numerical"}
 ALPHA, LAM = 0.7, 0.4
