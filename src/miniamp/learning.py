@@ -378,7 +378,8 @@ def initial(
     """
     prior, tiny = model.posterior.prior, np.finfo(np.float64).tiny
     on_scale = rows.channel.shift_invariant
-    spread = max(float(np.var(rows.y)), tiny)
+    # One row, or equal ones, have no variance: their size is all there is to go by.
+    spread = max(float(np.var(rows.y) or np.mean(np.square(rows.y))), tiny)
     power = prior.typical_power(model.posterior.size)
     signal = power * rows.design.shape[1] * rows.design.mean_square
     ratio = (spread / 2.0 if on_scale else LABELLED) / signal if signal > 0.0 else 1.0

@@ -17,6 +17,10 @@ from miniamp.kernel import Kernel
 from miniamp.parametric import Places
 from miniamp.tilt import Tilt
 
+#: The least precision of a coefficient without the remembered rows, relative to what they say of
+#: it, and the least variance.
+LOOSE, TINY = 1e-6, 1e-100
+
 
 class Moments(NamedTuple):
     """Mean and variance of each coordinate under a belief: what evidence needs to know of it."""
@@ -100,10 +104,19 @@ class Remembered:
     targets: Array
     field: Tilt
 
-    def scaled(self, factor: float) -> Remembered:
-        """The same observations counted `factor` times."""
-        root = np.sqrt(factor)
-        return Remembered(root * self.rows, root * self.targets, self.field.scaled(factor))
+    def scaled(self, factor: float, precision: Array, linear: Array) -> Remembered:
+        """The same observations counted `factor` times, beside Gaussians of the coefficients.
+
+        The field is that of the scaled rows where the coefficients are exp(-precision x^2/2 +
+        linear x) without them. It falls by less than `factor`: what others do not know any more,
+        the rows know less of each coefficient, but the rows' own share of it grows.
+        """
+        R, t, D = np.sqrt(factor) * self.rows, np.sqrt(factor) * self.targets, 1.0 / precision
+        K = np.eye(len(R)) + (R * D) @ R.T
+        known = D * np.einsum("ij,ij->j", R, np.linalg.solve(K, R))
+        rest = np.maximum(1.0 - known, np.finfo(np.float64).eps)
+        pull = np.linalg.solve(K, t - R @ (D * linear)) @ R
+        return Remembered(R, t, Tilt(precision * known / rest, (pull + known * linear) / rest))
 
 
 class Posterior:
@@ -170,8 +183,15 @@ class Posterior:
 
     def scaled(self, factor: float) -> Self:
         """The belief that counts all it has seen `factor` times: 0.5 forgets half of it."""
-        remembered = None if self.remembered is None else self.remembered.scaled(factor)
-        return self._but(tilt=self.tilt.scaled(factor), remembered=remembered)
+        tilt, remembered = self.tilt.scaled(factor), self.remembered
+        if remembered is None or factor == 1.0:
+            return self._but(tilt=tilt)
+        # The prior as a Gaussian, from the marginals; an undecided coefficient has next to none.
+        (mean, var), field = self.moments, remembered.field
+        least = LOOSE * np.maximum(1.0 / np.max(var), field.A)
+        precision = np.maximum(1.0 / np.maximum(var, TINY) - self.total.A, least) + tilt.A
+        linear = (precision + self.tilt.A - tilt.A + field.A) * mean - self.total.B + tilt.B
+        return self._but(tilt=tilt, remembered=remembered.scaled(factor, precision, linear))
 
     def stretched(self, factor: ArrayOrFloat) -> Self:
         """The same belief about factor * x instead of x: an exact change of units.

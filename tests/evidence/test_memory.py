@@ -181,3 +181,29 @@ def test_forgetting_follows_a_change(memory):
         fading, _ = absorb(fading, rows, half_life=20)
     assert relative_error(fading, after) < 0.3 * relative_error(fixed, after)
     assert surprises[6] > 5.0 > max(surprises[3:6])
+
+
+@pytest.mark.parametrize("design", [ensembles.IllConditioned(1e6), ensembles.Correlated(0.9)])
+def test_a_memory_of_n_is_offline_for_sparse_coefficients_too(design):
+    # N = 100, seeds 50 and 51: the solver starts from what the remembered rows had said and ends
+    # where it would have with all rows at once, to a tenth of a posterior deviation.
+    for seed in (50, 51):
+        problem = glm_stream(SPARSE, NOISY, 100, 0.3, 6, seed, design=design)
+        A, Y = np.vstack([p for p, _ in problem]), np.concatenate([y for _, y in problem])
+        offline = streamed(SPARSE, NOISY, [(A, Y)], 100, 100)
+        belief = streamed(SPARSE, NOISY, problem, 100, 100)
+        off = np.square(belief.mean - offline.mean) / np.mean(offline.var)
+        assert np.sqrt(np.mean(off)) < 0.1
+
+
+@pytest.mark.parametrize("factor", [0.9, 0.5, 0.1])
+def test_forgetting_with_memory_is_exact_for_gaussians(factor, rng):
+    # Scaling the field alone made marginals up to 1.57 times too wide.
+    Phi = np.cumsum(rng.normal(size=(60, 30)), axis=1)
+    rows = evidence.RobustBatch(Phi, rng.normal(size=60), channels.Gaussian(0.1))
+    belief, _ = absorb(Posterior(priors.Gaussian(var=2.0), 30, memory=12), rows)
+    kept, faded = belief.remembered, belief.scaled(factor)
+    precision = np.diag(0.5 + factor * belief.tilt.A) + factor * kept.rows.T @ kept.rows
+    pull = factor * (belief.tilt.B + kept.rows.T @ kept.targets)
+    np.testing.assert_allclose(faded.var, np.diag(np.linalg.inv(precision)), rtol=1e-6)
+    np.testing.assert_allclose(faded.mean, np.linalg.solve(precision, pull), atol=1e-6)
