@@ -97,6 +97,15 @@ class Evidence(Protocol[BeliefT, TiltT, EstimateT, MemoryT]):
     ) -> Step[TiltT, EstimateT, MemoryT]:
         """One iteration; must leave its arguments as they are."""
 
+    def refine_all(
+        self, belief: BeliefT, estimate: EstimateT, memory: MemoryT, stop: Stop
+    ) -> tuple[list[float], Step[TiltT, EstimateT, MemoryT] | None]:
+        """The iterations of `refine` until `stop`, in one compiled call: changes, and last step.
+
+        For evidence whose iterations are short against the time between two calls. It may leave off
+        anywhere, also before the first one ([] and None): `absorb` continues with `refine`.
+        """
+
     def conclude(self, belief: BeliefT, step: Step[TiltT, EstimateT, MemoryT]) -> BeliefT:
         """The belief after the last step: usually `belief.tilted(step.tilt)`."""
 
@@ -123,6 +132,11 @@ class Evidence(Protocol[BeliefT, TiltT, EstimateT, MemoryT]):
 
 class WholeEvidence:
     """What evidence is given that is absorbed as a whole: no row of it can be weighed."""
+
+    def refine_all(
+        self, belief: object, estimate: object, memory: object, stop: Stop
+    ) -> tuple[list[float], None]:
+        return [], None
 
     def remedies(self) -> Iterable[tuple[str, Self]]:
         return ()
@@ -293,16 +307,14 @@ def iterated(
 ) -> Attempt[BeliefT, TiltT, EstimateT, MemoryT]:
     """The one loop: `evidence` refined until `stop` is met, it is solved, or it has ended."""
     estimate, memory = evidence.start(belief)
-    trace: list[float] = []
-    converged = False
-    while len(trace) < stop.max_iter and not converged:
+    trace, step = evidence.refine_all(belief, estimate, memory, stop)
+    while step is None or not _over(step, trace, stop):
+        if step is not None:
+            estimate, memory = step.estimate, step.memory
         with np.errstate(over="ignore", invalid="ignore"):  # health shows what diverges
             step = evidence.refine(belief, estimate, memory)
-        estimate, memory = step.estimate, step.memory
         trace.append(step.change)
-        converged = bool(step.solved or stop.met(trace, step.uncertainty))
-        if step.ended or not np.isfinite(step.change):
-            break
+    converged = bool(step.solved or stop.met(trace, step.uncertainty))
     info = Info(
         len(trace), converged, np.array(trace), step.health, remedy, step.solver, step.reason
     )
@@ -310,6 +322,12 @@ def iterated(
     new = evidence.conclude(belief, step) if finite else belief
     rows = min(evidence.rows, step.carried_by)
     return Attempt(new, info, step, finite and _sound(info, rows))
+
+
+def _over(step: Step[TiltT, EstimateT, MemoryT], trace: list[float], stop: Stop) -> bool:
+    """Whether `step` is the last one."""
+    ended = step.solved or step.ended or not np.isfinite(step.change)
+    return ended or len(trace) >= stop.max_iter or stop.met(trace, step.uncertainty)
 
 
 def conflict(info: Info, found: str) -> ConflictError:

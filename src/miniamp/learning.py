@@ -258,6 +258,11 @@ class Learn:
             max(model.spread, float(np.var(done.rows.y))),
         )
 
+    def refine_all(
+        self, model: Model, estimate: Moments, memory: _Round | None, stop: Stop
+    ) -> tuple[list[float], None]:
+        return [], None
+
     def remedies(self) -> Iterable[tuple[str, Self]]:
         careful = copy.copy(self)
         careful.solver = RobustBatch

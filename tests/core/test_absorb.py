@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from miniamp import Info, Posterior, Stop, absorb, channels, designs, errors, evidence, priors
-from miniamp.absorb import Step
+from miniamp.absorb import Step, WholeEvidence
 
 N, M = 60, 90
 PRIOR = priors.GaussBernoulli(rho=0.3)
@@ -189,7 +189,7 @@ class TestIllBatches:
             absorb(belief, batch)
 
 
-class Scripted:
+class Scripted(WholeEvidence):
     """Evidence that gives the health figures it was told to, attempt after attempt."""
 
     rows = 10_000

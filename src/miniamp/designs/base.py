@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
-from miniamp.designs.sequential import Columns, DenseColumns, Responses, Running, Where, one_by_one
+from miniamp.designs.sequential import (
+    Columns,
+    DenseColumns,
+    KernelRows,
+    Responses,
+    Running,
+    Where,
+    one_by_one,
+)
 from miniamp.errors import InvalidTypeError
 from miniamp.posterior import Prior
 
@@ -34,6 +42,13 @@ class Sweep(NamedTuple):
     memory: Array  #: g, for the Onsager term of the next iteration; opaque outside the design
     mean_square: float  #: mean of g^2 over the rows
     mean_curvature: float  #: mean of -dg over the rows
+
+
+class LoopRows(NamedTuple):
+    """Rows for a compiled loop over all iterations of a batch (`evidence.kernels.iterate`)."""
+
+    rows: KernelRows
+    mean_square: float = 0.0  #: of the entries, where variances are scalar; 0 where they are not
 
 
 class Design(ABC):
@@ -96,6 +111,14 @@ class Design(ABC):
     @abstractmethod
     def forecast(self, x: Array, v: Array) -> tuple[Array, Array]:
         """Mean and variance of Phi x for coefficients of means x and variances v: (M,), (M,)."""
+
+    def loop_rows(self) -> LoopRows | None:
+        """The rows for a compiled loop of sweeps; None where each sweep is to be called by itself.
+
+        That is so for rows that are elsewhere or not contiguous, and for many rows: those are swept
+        by several threads.
+        """
+        return None
 
     @property
     @abstractmethod
@@ -239,6 +262,10 @@ class Averaged(Design):
     @property
     def mean_square(self) -> float:
         return self.inner.mean_square
+
+    def loop_rows(self) -> LoopRows | None:
+        loop = self.inner.loop_rows()
+        return None if loop is None else loop._replace(mean_square=self.mean_square)
 
     # All but the sweep is the wrapped design's.
 

@@ -26,6 +26,7 @@ from miniamp.designs import Design
 from miniamp.evidence.base import DrawnRows
 from miniamp.evidence.batch import Batch
 from miniamp.evidence.robust import RobustBatch
+from miniamp.info import Stop
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt
 
@@ -161,11 +162,14 @@ class AutoBatch(DrawnRows[Chosen]):
 
     def refine(self, belief: Posterior, estimate: Moments, memory: Chosen) -> AutoStep:
         choice, inner = memory
-        step: Step[Tilt, Moments, Any] = self._chosen(choice).refine(belief, estimate, inner)
-        reason = "; ".join(filter(None, [choice.reason, step.reason]))
-        return step._replace(
-            memory=Chosen(choice, step.memory), solver=choice.solver, reason=reason
-        )
+        return _outer(self._chosen(choice).refine(belief, estimate, inner), choice)
+
+    def refine_all(
+        self, belief: Posterior, estimate: Moments, memory: Chosen, stop: Stop
+    ) -> tuple[list[float], AutoStep | None]:
+        choice, inner = memory
+        trace, step = self._chosen(choice).refine_all(belief, estimate, inner, stop)
+        return trace, None if step is None else _outer(step, choice)
 
     def conclude(self, belief: Posterior, step: AutoStep) -> Posterior:
         return self._chosen(step.memory.choice).conclude(belief, _inner(step))
@@ -197,6 +201,12 @@ class AutoBatch(DrawnRows[Chosen]):
             amp = choice.solver == "amp"
             self._solvers[choice.solver] = Batch.like(self) if amp else RobustBatch.like(self)
         return self._solvers[choice.solver]
+
+
+def _outer(step: Step[Tilt, Moments, Any], choice: Choice) -> AutoStep:
+    """A step of the chosen solver, with the choice and its reason."""
+    reason = "; ".join(filter(None, [choice.reason, step.reason]))
+    return step._replace(memory=Chosen(choice, step.memory), solver=choice.solver, reason=reason)
 
 
 def _inner(step: AutoStep) -> Step[Tilt, Moments, Any]:

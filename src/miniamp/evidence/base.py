@@ -15,7 +15,7 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import Design, as_design
 from miniamp.evidence.linear import row_moments
-from miniamp.info import Adaptation, Outlier
+from miniamp.info import Adaptation, Outlier, Stop
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt
 
@@ -82,6 +82,11 @@ class DrawnRows(Generic[MemoryT]):
         self, belief: Posterior, estimate: Moments, memory: MemoryT
     ) -> Step[Tilt, Moments, MemoryT]:
         raise NotImplementedError
+
+    def refine_all(
+        self, belief: Posterior, estimate: Moments, memory: MemoryT, stop: Stop
+    ) -> tuple[list[float], Step[Tilt, Moments, MemoryT] | None]:
+        return [], None
 
     def remedies(self) -> Iterable[tuple[str, Self]]:
         return ()

@@ -21,6 +21,7 @@ from miniamp.evidence.base import (
     ratio,
     relative_change,
 )
+from miniamp.info import STEADY, WATCHED, Stop
 from miniamp.kernel import flat
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt
@@ -99,9 +100,44 @@ class Batch(DrawnRows[Past | None]):
             change=change,
             health=ratio(sweep.mean_square, sweep.mean_curvature),
             solved=certain and self._agrees(new, sweep.memory),
-            uncertainty=math.sqrt(spread / power) if power > 0.0 <= spread else 0.0,
+            uncertainty=_uncertainty(power, spread),
         )
         return step._replace(memory=Past(sweep, step))
+
+    def refine_all(
+        self, belief: Posterior, estimate: Moments, memory: Past | None, stop: Stop
+    ) -> tuple[list[float], AmpStep | None]:
+        loop, output = self.design.loop_rows(), self.channel.kernel()
+        moments = belief.prior.kernel(belief.size)
+        if loop is None or output is None or moments is None or memory is not None:
+            return [], None
+        from miniamp.evidence import kernels  # only now: the compiler is slow to import
+
+        (M, N), averaged, trace = self.design.shape, loop.mean_square > 0.0, np.empty(stop.max_iter)
+        x, v, pull, B = (np.zeros((2, N)) for _ in range(4))
+        A, g, figures = np.zeros((2, 1 if averaged else N)), np.zeros((2, M)), np.zeros((2, 4))
+        x[0], v[0] = estimate
+        done, last = kernels.iterate(
+            loop.rows, flat(self.y), output.parameters, output.address,
+            flat(belief.total.A), flat(belief.total.B), moments.parameters, moments.address,
+            loop.mean_square, self.damping, self.channel.resolution, SILENCE,
+            np.array([stop.tol, stop.slack, STEADY, WATCHED]),
+            trace, x, v, pull, A, B, g, figures,
+        )  # fmt: skip
+        if done == 0:
+            return [], None
+        mean_square, mean_curvature, power, spread = (float(one) for one in figures[last])
+        curvature = np.asarray(A[last, 0]) if averaged else A[last]
+        step: AmpStep = Step(
+            tilt=Tilt(curvature, B[last]),
+            estimate=Moments(x[last], v[last]),
+            memory=None,
+            change=float(trace[done - 1]),
+            health=ratio(mean_square, mean_curvature),
+            uncertainty=_uncertainty(power, spread),
+        )
+        sweep = Sweep(pull[last], curvature, g[last], mean_square, mean_curvature)
+        return trace[:done].tolist(), step._replace(memory=Past(sweep, step))
 
     def _silent(self, sweep: Sweep, before: Sweep) -> bool:
         """Whether rows without noise, all fitted, have nothing to say any more.
@@ -165,6 +201,11 @@ def updated(belief: Posterior, estimate: Moments, sweep: Sweep) -> Update:
     moved, total, spread = (one / belief.size for one in sums)
     change = moved / math.sqrt(total) if total > 0.0 else moved
     return Update(Tilt(sweep.curvature, B), Moments(mean, var), change, total, spread)
+
+
+def _uncertainty(power: float, spread: float) -> float:
+    """Posterior standard deviation on the scale of the coefficients."""
+    return math.sqrt(spread / power) if power > 0.0 <= spread else 0.0
 
 
 def _between(old: Moments, new: Moments, share: float) -> Moments:
