@@ -78,7 +78,7 @@ def test_a_model_predicts_what_the_run_wrote(folder, run):
 def test_a_model_saved_in_python_is_inspected_and_predicts(folder, run):
     X = pd.read_csv("points.csv")
     miniamp.MiniAMPClusterer(3, random_state=0).fit(X).save("m.amp")
-    assert "3 clusters: 240 rows, 3 features, 1 batch\n" in run("inspect", "m.amp").out
+    assert "MiniAMPClusterer: 3 clusters\n" in run("inspect", "m.amp").out
     ran = run("predict", "m.amp", "new-points.csv")  # the same columns in another order
     assert ran.code == 0
     labels = [int(line.split(",")[0]) for line in ran.out.splitlines()[1:]]

@@ -70,7 +70,7 @@ def normal(text: str) -> str:
     text = re.sub(r'("(?:solver|reason|remedy)"): "[^"\n]*"', r'\1: "..."', text)
     text = re.sub(r'("(?:iterations|undecided)"): \d+', r"\1: #", text)
     text = re.sub(r"-?\d+\.\d+(e[-+]?\d+)?|-?\d+e[-+]?\d+|(?<=\()\d+ %", "#", text)
-    text = re.sub(r"[━─┏┓┡┩└┘┳╇┴┃│]+", "|", text)
+    text = re.sub(r"[━─┏┓┡┩└┘┳╇┴┃│]+|={9,}|-{9,}", "|", text)
     return "\n".join(" ".join(line.split()) for line in text.splitlines()) + "\n"
 
 

@@ -35,12 +35,12 @@ def inspect(model: options.ModelFile, top: Top = 10, as_json: options.AsJSON = F
     else:
         numbered = [f"x{j}" for j in range(estimator.n_features_in_)]
         names = tuple(getattr(estimator, "feature_names_in_", numbered))
-    about = summary.described(estimator, names, top)
     if as_json:
+        about = summary.described(estimator, names, top)
         summary.write_json({**about, **_origin(saved), "history": estimator.history_})
         return
     console = Console()
-    summary.show(about, console)
+    summary.show(estimator, names, console, top)
     for name, value in _origin(saved).items():
         console.print(f"{name}: {summary.shown(value)}", soft_wrap=True, highlight=False)
 

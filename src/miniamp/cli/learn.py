@@ -128,11 +128,10 @@ def _conclude(
     model_option: str,
     as_json: bool,
 ) -> None:
-    about = summary.described(run.estimator, run.feature_names)
     if as_json:
         summary.write_json(
             {
-                **about,
+                **summary.described(run.estimator, run.feature_names),
                 "source": run.source,
                 "batch_rows": run.batch_rows,
                 "rows_resumed": run.resumed,
@@ -144,7 +143,7 @@ def _conclude(
         return
     # Labels on standard output are for programs: what is for people goes to stderr.
     console = Console(stderr="-" in written.values())
-    summary.show(about, console)
+    summary.show(run.estimator, run.feature_names, console)
     console.print(
         f"{outcome['rows_this_time']:,} rows in {outcome['seconds']:.1f} s, "
         f"{outcome['rows_per_second']:,.0f} rows per second, {run.batch_rows:,} per batch",

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from miniamp.arrays import Array
+import miniamp
 from miniamp.errors import printable, typed
 
 if TYPE_CHECKING:
     from miniamp.cli.run import Estimator
+    from miniamp.estimators.summary import Summary
 
 #: Coefficients that are listed, and features of clusters: those fit the width of a terminal.
 STRONGEST, WIDTH = 10, 4
@@ -45,18 +45,18 @@ def described(
         "batches": len(history),
         "solver": last["solver"],
         "reason": last["reason"],
-        "error": mean_over_rows(history, "error"),
+        "error": _mean(history, "error"),
         "last_error": scored[-1]["error"] if scored else None,
         "forecast": scored[-1]["expected_error"] if scored else None,
         "theory": scored[-1].get("theory_error") if scored else None,
-        "coverage": mean_over_rows(history, "coverage"),
+        "coverage": _mean(history, "coverage"),
         "hyper_parameters": {
             name: value
             for name, value in last.items()
             if name.startswith(("prior_", "noise_")) and not name.endswith("_learned")
         },
         "intercept": np.asarray(estimator.intercept_).tolist(),
-        "coefficients": _strongest(estimator, names, top),
+        "coefficients": _strongest(estimator._summary(0.9, names), top),
         "health": [
             {"kind": f.kind, "message": typed(f.seen, "shell"), "remedy": typed(f.action, "shell")}
             for f in estimator.health_.findings
@@ -79,46 +79,21 @@ def _clusters(estimator: Any, names: Sequence[str], top: int) -> dict[str, objec
         "weights": estimator.cluster_weights_.tolist(),
         "centres": centres.tolist(),
         "centres_std": std.tolist(),
-        "clearest": _clearest(centres, std, top),
+        "clearest": miniamp.estimators.summary.separating(centres, std)[:top],
     }
 
 
-def _clearest(centres: Array, std: Array, top: int) -> list[int]:
-    """Features by how far the centres are apart in units of their uncertainty, in their order."""
-    far = np.abs(centres - centres.mean(axis=0)) / np.maximum(std, np.finfo(float).tiny)
-    best = np.argsort(-far.max(axis=0), kind="stable")[:top]
-    return [int(j) for j in np.sort(best)]
-
-
-def mean_over_rows(history: Sequence[Entry], name: str) -> float | None:
-    """The mean over all rows that were predicted before they were learned."""
-    known = [entry for entry in history if entry.get(name) is not None]
-    rows = sum(entry["rows"] for entry in known)
-    return sum(entry[name] * entry["rows"] for entry in known) / rows if rows else None
-
-
-def _strongest(estimator: Any, names: Sequence[str], top: int) -> list[dict[str, object]]:
+def _strongest(found: Summary, top: int) -> list[dict[str, object]]:
     """The coefficients that are furthest from zero in units of their own uncertainty."""
-    mean, std, included = (
-        np.atleast_2d(table)
-        for table in (estimator.coef_, estimator.coef_std_, estimator.inclusion_probability_)
-    )
-    with np.errstate(divide="ignore", invalid="ignore"):
-        strength = np.nan_to_num(np.abs(mean) / std, posinf=np.inf)
-    found = []
-    for place in np.argsort(-strength, axis=None, kind="stable")[:top]:
-        k, j = np.unravel_index(place, mean.shape)
-        own = {"class": str(estimator.classes_[k])} if len(mean) > 1 else {}
-        found.append(
-            {
-                **own,
-                "feature": names[j],
-                "mean": float(mean[k, j]),
-                "std": float(std[k, j]),
-                "inclusion_probability": float(included[k, j]),
-            }
-        )
-    return found
+    listed = []
+    for i in np.argsort(-found.strength, kind="stable").tolist():
+        if np.isfinite(found.strength[i]):  # the intercept is not
+            row = {name: values[i] for name, values in found.columns.items()}
+            own = {"class": row.pop("class")} if "class" in row else {}
+            included = row.pop("inclusion", 1.0)
+            one = {**own, "feature": row.pop("name"), **row, "inclusion_probability": included}
+            listed.append(one)
+    return listed[:top]
 
 
 def errors_line(history: Sequence[Entry], classes: bool) -> str:
@@ -137,10 +112,14 @@ def errors_line(history: Sequence[Entry], classes: bool) -> str:
         return "no predictions yet"
     last = scored[-1]
     return (
-        f"error so far {shown_error(mean_over_rows(scored, 'error'), classes)}, "
+        f"error so far {shown_error(_mean(scored, 'error'), classes)}, "
         f"last batch {shown_error(last['error'], classes)} "
         f"(predicted {_predicted(last['expected_error'], last.get('theory_error'), classes)})"
     )
+
+
+def _mean(history: Sequence[Entry], name: str) -> float | None:
+    return miniamp.estimators.summary.mean_over_rows(history, name)
 
 
 def shown(text: object) -> str:
@@ -160,95 +139,29 @@ def _predicted(model: float | None, theory: float | None, classes: bool) -> str:
     return f"{shown_error(model, classes)}{also}"
 
 
-def show(about: Mapping[str, Any], console: Console) -> None:
-    """Print what `described` found."""
-    if about["task"] == "clustering":
-        _show_clusters(about, console)
-        return
-    classes = about["classes"] is not None
-    what = about["task"]
-    if classes:
-        some = ", ".join(map(str, about["classes"][:5]))
-        more = ", ..." if len(about["classes"]) > 5 else ""
-        what += f" of {len(about['classes'])} classes ({some}{more})"
-    lines = [
-        f"[bold]{shown(what)}[/bold]: {_size(about)}",
-        f"solver: {shown(about['solver'])} ({shown(about['reason'])})",
-    ]
-    if about["error"] is not None:
-        kind = "share of errors" if classes else "root mean square error"
-        lines.append(
-            f"{kind} on unseen rows: {shown_error(about['error'], classes)} over all rows, "
-            f"{shown_error(about['last_error'], classes)} in the last batch "
-            f"(predicted {_predicted(about['forecast'], about['theory'], classes)})"
-        )
-    if about["coverage"] is not None:
-        lines.append(f"90 % intervals contained {100.0 * about['coverage']:.3g} % of the rows")
-    numbers = ", ".join(
-        f"{name.replace('_', ' ')} {value:.3g}" for name, value in about["hyper_parameters"].items()
-    )
-    if numbers:
-        lines.append(f"learned parameters: {numbers}")
+def show(
+    estimator: Estimator, names: Sequence[str], console: Console, top: int = STRONGEST
+) -> None:
+    """Print the summary of a model, its errors and its health."""
+    found = estimator._summary(0.9, names)
+    if hasattr(estimator, "cluster_centers_"):
+        lines = [found.text()]
+    else:
+        intercepts = int(np.sum(np.isinf(found.strength)))
+        lines = [found.text(top + intercepts), *_about_fit(estimator)]
     for line in lines:
-        console.print(line, soft_wrap=True)
-    if about["coefficients"]:
-        console.print(_table(about["coefficients"]))
-    if not about["health"]:
-        console.print("health: no problems found")
-    for finding in about["health"]:
-        console.print(shown(f"health: {finding['message']} {finding['remedy']}"), soft_wrap=True)
+        console.print(escape(line), soft_wrap=True, highlight=False)
 
 
-def _table(coefficients: Sequence[Mapping[str, Any]]) -> Table:
-    several = "class" in coefficients[0]
-    sparse = any(one["inclusion_probability"] < 1.0 for one in coefficients)
-    table = Table(title="strongest coefficients", title_justify="left")
-    for name in (["class"] if several else []) + ["feature"]:
-        table.add_column(name, overflow="fold")
-    for name in ["mean", "std"] + (["not zero"] if sparse else []):
-        table.add_column(name, justify="right", no_wrap=True)
-    for one in coefficients:
-        cells = [shown(one["class"])] if several else []
-        cells += [shown(one["feature"]), f"{one['mean']:.4g}", f"{one['std']:.2g}"]
-        cells += [f"{100.0 * one['inclusion_probability']:.0f} %"] if sparse else []
-        table.add_row(*cells)
-    return table
-
-
-def _show_clusters(about: Mapping[str, Any], console: Console) -> None:
-    console.print(f"[bold]{about['clusters']} clusters[/bold]: {_size(about)}", soft_wrap=True)
-    noise = np.sqrt(np.asarray(about["noise"]))
-    much = f"{noise:.3g}" if noise.ndim == 0 else f"{noise.min():.3g} to {noise.max():.3g}"
-    console.print(f"noise around a centre: standard deviation {much}", soft_wrap=True)
-    clearest = about["clearest"]
-    table = Table(title="centres, plus or minus one standard deviation", title_justify="left")
-    for name in ("cluster", "share", *(about["feature_names"][j] for j in clearest)):
-        table.add_column(
-            shown(name), justify="right", no_wrap=name in ("cluster", "share"), overflow="fold"
-        )
-    for k, share in enumerate(about["weights"]):
-        cells = [
-            f"{about['centres'][k][j]:.3g} ± {about['centres_std'][k][j]:.1g}" for j in clearest
-        ]
-        table.add_row(str(k), f"{100.0 * share:.3g} %", *cells)
-    console.print(table)
-    features = about["features"]
-    if features > len(clearest):
-        console.print(
-            f"the {len(clearest)} features that separate clusters best; --json has all {features}",
-            soft_wrap=True,
-        )
-
-
-def _size(about: Mapping[str, Any]) -> str:
-    return (
-        f"{_count(about['rows'], 'row')}, {_count(about['features'], 'feature')}, "
-        f"{_count(about['batches'], 'batch', 'batches')}"
-    )
-
-
-def _count(number: int, one: str, many: str | None = None) -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+def _about_fit(estimator: Any) -> list[str]:
+    history = estimator.history_
+    last = history[-1]
+    lines = [f"solver: {printable(last['solver'])} ({printable(last['reason'])})"]
+    if len(history) > 1:
+        lines.append(errors_line(history, hasattr(estimator, "classes_")))
+    findings = estimator.health_.findings
+    lines += [f"health: {printable(one.as_typed('shell'))}" for one in findings]
+    return lines if findings else [*lines, "health: no problems found"]
 
 
 def write_json(value: object) -> None:

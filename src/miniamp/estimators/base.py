@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar, Self, cast
 
 import numpy as np
@@ -51,11 +52,12 @@ from miniamp.estimators.saving import SaveMixin, State, all_or_nothing, labels_o
 from miniamp.estimators.scoring import RowPrediction, Scorer
 from miniamp.estimators.settings import ModelSettings, cut, takes_amp
 from miniamp.estimators.state import FitState
+from miniamp.estimators.summary import Summary, SummaryMixin, of_coefficients
 from miniamp.posterior import Posterior
 from miniamp.priors import ScalarPrior
 
 
-class StreamingEstimator(SaveMixin, BaseEstimator):
+class StreamingEstimator(SummaryMixin, SaveMixin, BaseEstimator):
     """A model that absorbs batches of rows; see `MiniAMPRegressor` and `MiniAMPClassifier`."""
 
     n_features_in_: int
@@ -169,9 +171,8 @@ class StreamingEstimator(SaveMixin, BaseEstimator):
         waiting = state.waiting
         if waiting is not None:
             if waiting.left_out and not (old.waiting and old.waiting.left_out):
-                warnings.warn(
-                    str(blocks(len(waiting), state.rows_seen)), HealthWarning, stacklevel=5
-                )
+                found = blocks(len(waiting), state.rows_seen)
+                warnings.warn(HealthWarning(f"{found.seen} {found.action}"), stacklevel=5)
             return state
         entry = state.history[-1]
         if not before.issuperset(entry["found"]):
@@ -273,6 +274,9 @@ class StreamingEstimator(SaveMixin, BaseEstimator):
             )
             for parts in blocks
         ]
+
+    def _summary(self, level: float, names: Sequence[str] | None = None) -> Summary:
+        return of_coefficients(self, level, names)
 
     # Files.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Self, cast
 
@@ -31,6 +31,7 @@ from miniamp.estimators.rows import (
     require_measurable,
 )
 from miniamp.estimators.saving import SaveMixin, State, all_or_nothing, labels_of, labels_state
+from miniamp.estimators.summary import Summary, SummaryMixin, of_clusters
 from miniamp.evidence import Factors
 
 
@@ -38,6 +39,7 @@ class MiniAMPClusterer(
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     ClusterMixin,
+    SummaryMixin,
     SaveMixin,
     BaseEstimator,
 ):
@@ -276,6 +278,9 @@ class MiniAMPClusterer(
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+    def _summary(self, level: float, names: Sequence[str] | None = None) -> Summary:
+        return of_clusters(self, level, names)
 
     def _fitted(self) -> State:
         if not self.__sklearn_is_fitted__():

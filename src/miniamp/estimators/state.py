@@ -23,6 +23,7 @@ from miniamp.estimators.rows import Matrix, Rows
 from miniamp.estimators.saving import State
 from miniamp.estimators.scoring import RowPrediction
 from miniamp.estimators.settings import ModelSettings
+from miniamp.estimators.tally import Tally
 from miniamp.evidence import AutoBatch, Frame
 from miniamp.evidence.auto import choose
 from miniamp.evidence.base import project
@@ -77,6 +78,8 @@ class FitState:
         Number of rows absorbed.
     history : History
         One entry per batch.
+    tally : Tally
+        Sums over all rows.
     """
 
     settings: ModelSettings
@@ -89,6 +92,7 @@ class FitState:
     waiting: Rows | None = None
     rows: int = 0
     history: History = field(default_factory=History)
+    tally: Tally = field(default_factory=Tally)
 
     def __post_init__(self) -> None:
         checks.fits("prior", self.settings.prior.shape, self.features)
@@ -152,14 +156,17 @@ class FitState:
         if self.frame is None:
             frame = self.settings.first_frame(rows.X)
             start = self._started(frame, rows.Y, rows.weights)
+            start = replace(start, tally=self.tally.seeing(rows.X))
             return start._learned(start._design(rows.X), rows, {})
         frame = self.settings.next_frame(self.frame, rows.X)
         stretch = self.frame.stretch(frame, intercept=self.settings.intercept)
         models = tuple(m.stretched(stretch) for m in self.models)
         start = replace(self, frame=frame, models=models, waiting=None)
         design = start._design(rows.X)
-        scores = self.settings.score(rows.Y, start._predictions(design))
-        return start._learned(design, rows, scores)
+        predicted = start._predictions(design)
+        scores = self.settings.score(rows.Y, predicted)
+        tally = self.tally.seeing(rows.X).scored(rows.Y, predicted, self.y_centre, self.y_scale)
+        return replace(start, tally=tally)._learned(design, rows, scores)
 
     def after_design(self, frame: Frame, design: Design, Y: Array) -> FitState:
         """The state after a first batch whose rows are standardised already, and stay elsewhere.
@@ -330,6 +337,7 @@ class FitState:
             "waiting": None if waiting is None else waiting.state(),
             "y_centre": self.y_centre,
             "y_scale": self.y_scale,
+            "tally": dict(vars(self.tally)),
         }
 
     @classmethod
@@ -341,6 +349,7 @@ class FitState:
             "models": tuple(Model(**model) for model in state["models"]),
             "waiting": Rows.from_state(state["waiting"]),
             "history": History(state["history"]),
+            "tally": Tally(**state.get("tally", {})),
         }
         return cls(settings, **{**state, **changes})
 

@@ -1,0 +1,411 @@
+"""Summaries of fitted estimators: a table of coefficients or centres, and what goes with it."""
+
+from __future__ import annotations
+
+import html
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from miniamp import checks
+from miniamp.arrays import Array
+from miniamp.errors import MissingExtraError, printable
+from miniamp.estimators.history import Entry
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from miniamp.estimators.state import FitState
+
+#: Rows of a table that a notebook shows.
+SHOWN = 20
+#: Columns of a printed table, and characters of a printed name.
+MOST_COLUMNS, LONGEST_NAME = 8, 32
+#: Facts longer than this stand alone in their line.
+SHORT = 24
+#: Columns of the table of coefficients.
+COLUMNS = ("name", "mean", "std", "lower", "upper", "p_positive", "inclusion", "effect")
+#: Titles of the columns when printed.
+TITLES = {
+    "class": "class",
+    "name": "",
+    "mean": "mean",
+    "std": "std",
+    "p_positive": "P(>0)",
+    "inclusion": "P(not 0)",
+    "effect": "effect",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """What is known of a fitted model, ready to be printed.
+
+    Attributes
+    ----------
+    title : str
+        The estimator, and what it predicts.
+    facts : dict
+        Rows, errors, noise, prior and the like, as text, by name.
+    columns : dict
+        The table: lists of equal length by name; the first one or two are names.
+    note : str
+        What the columns mean.
+    level : float
+        Probability of the intervals.
+    strength : array
+        What the rows are ordered by where not all are shown.
+    spread : dict
+        Standard deviations that are printed beside a column.
+    """
+
+    title: str
+    facts: dict[str, str]
+    columns: dict[str, list[Any]]
+    note: str
+    level: float
+    strength: Array
+    spread: dict[str, list[float]] = field(default_factory=dict)
+
+    def frame(self) -> pd.DataFrame:
+        """The table as a pandas DataFrame indexed by name; the facts are its `attrs`."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingExtraError(
+                "summary", "", "pandas to be installed", 'pip install "miniamp[streams]"'
+            ) from error
+        index = [name for name in ("class", "cluster", "name") if name in self.columns]
+        table = pd.DataFrame(self.columns).set_index(index)
+        table.attrs = {"title": self.title, "level": self.level, **self.facts}
+        return table
+
+    def text(self, most: int | None = None) -> str:
+        """Title, facts and table for a terminal, at most so many rows, the strongest first."""
+        head, *body = self._cells(most)
+        left = [name in ("class", "name") for name in self.columns]
+        widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
+        lines = []
+        for row in (head, *body):
+            cells = zip(row, widths, left, strict=False)
+            padded = [cell.ljust(w) if text else cell.rjust(w) for cell, w, text in cells]
+            lines.append("  ".join(padded).rstrip())
+        facts = _two_columns(self.facts)
+        wide = max(len(line) for line in [*lines, *facts, self.title])
+        bar, title = "=" * wide, printable(self.title).center(wide).rstrip()
+        lines[1:1] = ["-" * wide]
+        return "\n".join([title, bar, *facts, bar, *lines, bar, self._note(len(body))])
+
+    def html(self, most: int | None = SHOWN) -> str:
+        """The same for a notebook."""
+        head, *body = ([html.escape(cell) for cell in row] for row in self._cells(most))
+        facts = " · ".join(f"{html.escape(k)}: {html.escape(v)}" for k, v in self.facts.items())
+        rows = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in body)
+        return (
+            f"<p><b>{html.escape(self.title)}</b><br>{facts}</p><table><tr><th>"
+            f"{'</th><th>'.join(head)}</th></tr>{rows}</table><p>{html.escape(self._note(len(body)))}</p>"
+        )
+
+    def _note(self, rows: int) -> str:
+        total, columns = len(self.strength), len(self.columns)
+        left_out = f"the strongest {rows} of {total:,}; " if rows < total else ""
+        if columns > MOST_COLUMNS:
+            left_out += f"{MOST_COLUMNS - 2} of {columns - 2:,} features; "
+        return f"{left_out}{self.note}"
+
+    def _cells(self, most: int | None) -> list[list[str]]:
+        names = list(self.columns)[:MOST_COLUMNS]
+        ends = {"lower": f"{50 - 50 * self.level:.3g} %", "upper": f"{50 + 50 * self.level:.3g} %"}
+        head = [_short(ends.get(name, TITLES.get(name, name))) for name in names]
+        order = np.arange(len(self.strength))
+        if most is not None and most < len(order):
+            order = np.argsort(-self.strength, kind="stable")[:most]
+        return [head, *([self._cell(name, i) for name in names] for i in order.tolist())]
+
+    def _cell(self, name: str, i: int) -> str:
+        value = self.columns[name][i]
+        if not isinstance(value, float):
+            return _short(str(value))
+        if name in self.spread:
+            return f"{value:.3g} ± {self.spread[name][i]:.1g}"
+        if name in ("p_positive", "inclusion"):
+            return f"{value:.3f}"
+        if name == "share":
+            return f"{value:.1%}"
+        return "" if np.isnan(value) else f"{value:.2g}" if name == "std" else f"{value:.4g}"
+
+
+def _short(text: str) -> str:
+    """A name that leaves room for numbers, without control characters."""
+    text = printable(text)
+    half = LONGEST_NAME // 2
+    return text if len(text) <= LONGEST_NAME else f"{text[:half]}…{text[1 - half :]}"
+
+
+def _two_columns(facts: Mapping[str, str]) -> list[str]:
+    """Short facts in two columns, long ones below them."""
+    items = [(printable(name), printable(value)) for name, value in facts.items()]
+    short = [item for item in items if len(item[1]) <= SHORT]
+    half = -(-len(short) // 2)
+    columns = [short[:half], short[half:]]
+    padded = []
+    for column in columns:
+        widths = [max((len(item[k]) for item in column), default=0) for k in (0, 1)]
+        padded.append([f"{a.ljust(widths[0])}  {b.rjust(widths[1])}" for a, b in column])
+    left, right = padded[0], [*padded[1], ""][:half]
+    lines = [f"{a}    {b}".rstrip() for a, b in zip(left, right, strict=True)]
+    return lines + [f"{name}: {value}" for name, value in items if len(value) > SHORT]
+
+
+class SummaryMixin(ABC):
+    """What a fitted estimator tells about itself: as a table, in a notebook, to ArviZ."""
+
+    @abstractmethod
+    def _summary(self, level: float, names: Sequence[str] | None = None) -> Summary:
+        """The summary, with intervals of this probability; names replace those of the features."""
+
+    def summary(self, level: float = 0.9) -> pd.DataFrame:
+        """Table of the coefficients (of a clustering: centres) as a pandas DataFrame.
+
+        One row per coefficient, the intercept first: posterior `mean` and `std` in the units of the
+        data, the ends of the interval that contains it with probability `level`, the probability
+        that it is positive (`p_positive`), the `inclusion` probability where the prior has a spike
+        at zero, and the standardised `effect`: per standard deviation of the feature, in standard
+        deviations of the target. Errors on rows that were predicted before they were learned from,
+        noise and prior are in its `attrs`. `print(estimator.summary_text())` prints all of it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from miniamp import MiniAMPRegressor
+        >>> X = np.random.default_rng(0).normal(size=(200, 2))
+        >>> table = MiniAMPRegressor().fit(X, 3.0 * X[:, 0] + 1.0).summary()
+        >>> list(table.columns)
+        ['mean', 'std', 'lower', 'upper', 'p_positive', 'effect']
+        >>> [round(float(mean), 2) for mean in table["mean"]]
+        [1.0, 3.0, 0.0]
+        """
+        return self._summary(_level(level)).frame()
+
+    def summary_text(self, level: float = 0.9, most: int | None = None) -> str:
+        """The summary as text for a terminal; with `most` only the strongest coefficients.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from miniamp import MiniAMPRegressor
+        >>> X = np.random.default_rng(0).normal(size=(200, 2))
+        >>> print(MiniAMPRegressor().fit(X, 3.0 * X[:, 0]).summary_text())  # doctest: +ELLIPSIS
+            MiniAMPRegressor
+        ...
+        """
+        return self._summary(_level(level)).text(most)
+
+    def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
+        """What a notebook shows: the parameters, and the summary once fitted."""
+        bundle: dict[str, str] = super()._repr_mimebundle_(**options)  # type: ignore[misc]
+        if "text/html" in bundle and self.__sklearn_is_fitted__():  # type: ignore[attr-defined]
+            bundle["text/html"] += self._summary(0.9).html()
+        return bundle
+
+
+def _level(level: float) -> float:
+    level = checks.number("level", level, above=0.0, most=1.0)
+    if level == 1.0:
+        raise checks.refuse("level", level, "less than 1", "nothing is certain")
+    return level
+
+
+def of_coefficients(
+    estimator: _Predictor, level: float, names: Sequence[str] | None = None
+) -> Summary:
+    """The summary of a regressor or classifier."""
+    state = estimator._learned
+    found, N = state.coefficients, state.features
+    classes = getattr(estimator, "classes_", None)
+    names = list(feature_names(estimator, N) if names is None else names)
+    several = state.targets > 1
+    intercepts = state.settings.intercept
+    columns: dict[str, list[Any]] = {"class": []} if several else {}
+    spike = bool(np.any(found.inclusion < 1.0))
+    columns |= {name: [] for name in COLUMNS if spike or name != "inclusion"}
+    strength = []
+    unit = state.units.scale / (state.y_scale if classes is None else 1.0)
+    for k in range(state.targets):
+        mean = np.append(found.intercept[k], found.mean[k])
+        std = np.append(_intercept_std(state, k), found.std[k])
+        inclusion = np.append(1.0, found.inclusion[k])
+        lower, upper = (_quantile(mean, std, inclusion, 0.5 + s * level / 2.0) for s in (-1, 1))
+        values = {
+            "name": ["intercept", *names],
+            "mean": mean.tolist(),
+            "std": std.tolist(),
+            "lower": lower.tolist(),
+            "upper": upper.tolist(),
+            "p_positive": _p_positive(mean, std, inclusion).tolist(),
+            "inclusion": inclusion.tolist(),
+            "effect": [np.nan, *(found.mean[k] * unit).tolist()],
+        }
+        first = 0 if intercepts else 1
+        if several:
+            assert classes is not None
+            columns["class"] += [str(classes[k])] * (N + 1 - first)
+        for name in columns:
+            if name != "class":
+                columns[name] += values[name][first:]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            strong = np.nan_to_num(np.abs(mean) / std, posinf=np.finfo(float).max)
+        strong[0] = np.inf
+        strength.append(strong[first:])
+    note = "effect: per standard deviation of the feature" + (
+        ", in standard deviations of the target" if classes is None else ", on the link's scale"
+    )
+    title = type(estimator).__name__
+    if classes is not None and not several:
+        title += f": {classes[1]} against {classes[0]}"
+    return Summary(title, _facts(estimator, state), columns, note, level, np.concatenate(strength))
+
+
+def of_clusters(estimator: _Clusterer, level: float, names: Sequence[str] | None = None) -> Summary:
+    """The summary of a clustering: one row per cluster, the features that separate best first."""
+    centres, std = estimator.cluster_centers_, estimator.cluster_std_
+    names = list(feature_names(estimator, centres.shape[1]) if names is None else names)
+    share = np.asarray(estimator.cluster_weights_)
+    noise = np.sqrt(np.asarray(estimator.noise_))
+    much = f"{noise:.4g}" if noise.ndim == 0 else f"{noise.min():.3g} to {noise.max():.3g}"
+    columns: dict[str, list[Any]] = {"cluster": list(range(len(centres))), "share": share.tolist()}
+    order = separating(centres, std)
+    columns |= {names[j]: centres[:, j].tolist() for j in order}
+    spread = {names[j]: std[:, j].tolist() for j in order}
+    facts = {
+        "rows": f"{estimator.n_samples_seen_:,}",
+        "batches": f"{len(estimator.history_):,}",
+        "features": f"{len(names):,}",
+        "noise (std)": much,
+    }
+    note = "centres ± std; features that separate the clusters best come first"
+    title = f"{type(estimator).__name__}: {len(centres)} clusters"
+    return Summary(title, facts, columns, note, level, share, spread)
+
+
+def separating(centres: Array, std: Array) -> list[int]:
+    """All features, those that separate clusters best first.
+
+    By how far a centre is from the mean of all, in standard deviations of its own uncertainty.
+    """
+    away = np.abs(centres - centres.mean(axis=0)) / np.maximum(std, np.finfo(float).tiny)
+    return [int(j) for j in np.argsort(-away.max(axis=0), kind="stable")]
+
+
+def feature_names(estimator: object, size: int) -> list[str]:
+    """The names of the features, x0, x1, ... where they have none."""
+    known = getattr(estimator, "feature_names_in_", None)
+    return [f"x{i}" for i in range(size)] if known is None else [str(name) for name in known]
+
+
+def mean_over_rows(history: Sequence[Mapping[str, object]], name: str) -> float | None:
+    """The mean over all rows that were predicted before they were learned."""
+    known = [(entry["rows"], entry[name]) for entry in history if entry.get(name) is not None]
+    rows, values = np.array(known, dtype=float).reshape(-1, 2).T
+    return float(rows @ values / rows.sum()) if rows.any() else None
+
+
+def _facts(estimator: _Predictor, state: FitState) -> dict[str, str]:
+    history = state.history
+    last = history[-1]
+    error = mean_over_rows(history, "error")
+    facts = {
+        "rows": f"{state.rows_seen:,}",
+        "batches": f"{len(history):,}",
+        "features": f"{state.features:,}",
+        "solver": last["solver"],
+    }
+    if last.get("noise_var") is not None and not hasattr(estimator, "classes_"):
+        facts["noise (std)"] = f"{np.sqrt(last['noise_var']):.4g}"
+    if error is None:
+        facts["errors on unseen rows"] = "unknown: a single batch"
+    elif hasattr(estimator, "classes_"):
+        score, auc = mean_over_rows(history, "score"), state.tally.auc
+        facts["log loss, unseen rows"] = f"{-(score or np.nan):.4g}"
+        facts["AUC, unseen rows"] = "unknown" if auc is None else f"{auc:.4f}"
+        facts["errors, unseen rows"] = f"{error:.2%}"
+    else:
+        r2 = state.tally.r2
+        facts["R2, unseen rows"] = "unknown" if r2 is None else f"{r2:.4f}"
+        facts["RMSE, unseen rows"] = f"{np.sqrt(error):.4g}"
+        inside = mean_over_rows(history, "coverage")
+        if inside is not None:
+            facts["in 90 % intervals"] = f"{inside:.1%}"
+    facts["prior"] = _prior_text(estimator.prior, last)
+    return facts
+
+
+def _prior_text(prior: object, last: Entry) -> str:
+    numbers = [
+        f"{name.removeprefix('prior_')}={value:.3g}"
+        for name, value in last.items()
+        if name.startswith("prior_") and isinstance(value, float) and value != 0.0
+    ]
+    name = prior if isinstance(prior, str) else type(prior).__name__
+    return f"{name}({', '.join(numbers)})"
+
+
+def _intercept_std(state: FitState, k: int) -> float:
+    """Standard deviation of an intercept, coefficients taken as independent of each other."""
+    model, N = state.models[k], state.features
+    at_centre = state.y_scale**2 * float(np.sum(model.var[N:]))
+    shift = np.square(state.coefficients.std[k] * state.units.centre)
+    return float(np.sqrt(at_centre + shift.sum()))
+
+
+def _slab(mean: Array, std: Array, inclusion: Array) -> tuple[Array, Array]:
+    """Mean and deviation of coefficients given that they are not zero."""
+    p = np.maximum(inclusion, np.finfo(float).tiny)
+    centre = mean / p
+    var = (np.square(std) + np.square(mean)) / p - np.square(centre)
+    return centre, np.sqrt(np.maximum(var, 0.0))
+
+
+def _p_positive(mean: Array, std: Array, inclusion: Array) -> Array:
+    """P(coefficient > 0): exact for a Gaussian with or without a spike at zero."""
+    centre, width = _slab(mean, std, inclusion)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        above = np.where(width > 0.0, ndtr(centre / width), (centre > 0.0) * 1.0)
+    return np.asarray(inclusion * above)
+
+
+def _quantile(mean: Array, std: Array, inclusion: Array, q: float) -> Array:
+    """Quantile of a spike at zero beside a Gaussian of these moments."""
+    centre, width = _slab(mean, std, inclusion)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        below = inclusion * np.where(width > 0.0, ndtr(-centre / width), (centre < 0.0) * 1.0)
+        left = centre + width * ndtri(np.clip(q / inclusion, 0.0, 1.0))
+        right = centre + width * ndtri(np.clip((q - 1.0 + inclusion) / inclusion, 0.0, 1.0))
+    inside = np.where(q < below, left, np.where(q > below + 1.0 - inclusion, right, 0.0))
+    return np.asarray(inside)
+
+
+class _Predictor(Protocol):
+    prior: object
+
+    @property
+    def _learned(self) -> FitState: ...
+
+
+class _Clusterer(Protocol):
+    @property
+    def cluster_centers_(self) -> Array: ...
+    @property
+    def cluster_std_(self) -> Array: ...
+    @property
+    def cluster_weights_(self) -> Array: ...
+    @property
+    def noise_(self) -> Array | float: ...
+    @property
+    def n_samples_seen_(self) -> int: ...
+    @property
+    def history_(self) -> Sequence[Mapping[str, Any]]: ...
