@@ -5,9 +5,10 @@ panel on which the integrand is not a polynomial to working accuracy is halved; 
 coordinates are evaluated together, in one call.
 
 `scipy.integrate.tanhsinh` was tried in its place, for mass, mean and variance of 500 coordinates of
-exp(-x^4) under tilts: 1.5 s of CPU time instead of 0.02 at A = 1, and without a known centre it
-misses the peak of A = 1e6 (variance wrong by a factor 4; nan at A = 1e12). With ours as centre
-1.2 s, and a relative error of the variance of 5e-11 at A = 1e6, 3e-5 at 1e12. So ours is kept.
+exp(-x^4) under tilts (CPU time, rtol = 1e-12, atol = 1e-13, variances against 40 digits). Over the
+whole line it takes 0.22 s instead of 0.02 at A = 1, and misses the peak at A = 1e6 and beyond. Given
+the centre and width that are found here it is as accurate, 7e-16, in 0.36 s at A = 1, 0.18 s at 1e6
+and 0.14 s at 1e12, 7 to 17 times as long. So ours is kept: the peak must be found in any case.
 """
 
 from __future__ import annotations
