@@ -254,3 +254,126 @@ def test_units_follow_all_rows_and_the_belief_with_them(rng, kind):
     own, intercept = frame.coefficients(belief.mean)
     np.testing.assert_allclose(own, 1.0, atol=1e-3)
     assert intercept == pytest.approx(0.0, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "rows", [pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow), 10]
+)
+def test_noise_does_not_depend_on_how_rows_are_cut(rows):
+    # 400 rows, 5 features, seeds 60 to 62, after a first batch of 40: 360 rows tell a variance to
+    # sqrt(2/360) = 0.075; the cut itself may move it by two thirds of that. Weighed by each batch's
+    # own fit it came out at (M - 4)/M of the truth, and at 0 for M <= 4.
+    for seed in range(60, 63):
+        rng = np.random.default_rng(seed)
+        coef, Phi = rng.normal(size=5), rng.normal(size=(400, 5))
+        y = Phi @ coef + rng.normal(size=400)
+        found = []
+        for size in (rows, 360):
+            model = learning.Model(Posterior(priors.Gaussian(), 5, memory=5), channels.Gaussian())
+            for part in np.split(np.arange(400), [40, *range(40 + size, 400, size)]):
+                rows_of = learning.Learn(Phi[part], y[part], evidence.RobustBatch, fixed=("mean",))
+                model, _ = absorb(model, rows_of)
+            found.append(float(model.channel.var))
+        assert found[0] == pytest.approx(found[1], rel=0.05)
+        assert found[0] == pytest.approx(1.0, rel=0.25)
+
+
+def test_exact_targets_leave_the_least_noise(rng):
+    coef, Phi = rng.normal(size=6), rng.normal(size=(120, 6))
+    model = learning.Model(Posterior(priors.Gaussian(), 6, memory=6), channels.Gaussian())
+    for part in np.split(np.arange(120), 6):
+        model, info = absorb(model, learning.Learn(Phi[part], Phi[part] @ coef))
+        assert info.converged
+    noise = float(model.channel.var) / np.var(Phi @ coef)
+    assert 0.9 * learning.LEAST_NOISE < noise < 1e-6
+    np.testing.assert_allclose(model.mean, coef, atol=1e-4)
+    assert np.isfinite(model.forecast(Phi)[1]).all()
+
+
+def test_learned_noise_makes_predictions_student_t(rng):
+    coef, Phi = rng.normal(size=3), rng.normal(size=(200, 3))
+    model = learning.Model(Posterior(priors.Gaussian(), 3, memory=3), channels.Gaussian())
+    assert model.degrees_of_freedom(0.0) == np.inf  # the noise was given so far
+    model, _ = absorb(model, learning.Learn(Phi, Phi @ coef + rng.normal(size=200)))
+    # 200 rows less what three coefficients take; leverages of a few per cent.
+    assert 180.0 < float(model.degrees_of_freedom(0.0)) < 200.0
+    noise = float(model.channel.var)
+    ratio = model.degrees_of_freedom(noise) / model.degrees_of_freedom(0.0)
+    assert float(ratio) == pytest.approx(4.0)
+
+
+def test_rounds_cut_short_on_purpose_have_converged():
+    problem = glm_stream(priors.Gaussian(), channels.Gaussian(0.1), 40, 1.0, 3, 0)
+    model = learning.Model(Posterior(priors.Gaussian(), 40), channels.Gaussian(1.0))
+    for Phi, y in problem:
+        model, info = absorb(model, learning.Learn(Phi, y, evidence.RobustBatch))
+    assert info.iterations <= learning.ROUNDS
+    assert info.converged
+
+
+class TestConflicts:
+    """Streams of 10 features with unit noise, batches of 50, learned with `on_conflict="adapt"`."""
+
+    def stream(self, rng, y_of, batches=12, **options):
+        coef = 3.0 * rng.normal(size=10)
+        model = learning.Model(Posterior(priors.Gaussian(), 10, memory=10), channels.Gaussian())
+        infos = []
+        for k in range(batches):
+            Phi = rng.normal(size=(50, 10))
+            y = y_of(k, Phi @ coef + rng.normal(size=50))
+            model, info = absorb(model, learning.Learn(Phi, y), on_conflict="adapt", **options)
+            infos.append(info)
+        return coef, model, infos
+
+    def test_outliers_are_down_weighted_and_named(self):
+        def soiled(k, y):
+            return y + np.where(np.arange(50) == 17, 50.0, 0.0) if k in (0, 5) else y
+
+        coef, model, infos = self.stream(np.random.default_rng(70), soiled)
+        for k, info in enumerate(infos):
+            rows = [entry.outlier.row for entry in info.adapted]
+            assert rows == ([17] if k in (0, 5) else [])
+        [entry] = infos[5].adapted
+        assert 40.0 < entry.outlier.deviations < 60.0
+        assert entry.factor < 0.01
+        assert str(entry).startswith("row 17: y=")
+        # 600 rows: the error of a coefficient is 1/sqrt(600) = 0.041, and the noise known to 6 %.
+        assert np.sqrt(np.mean(np.square(model.mean - coef))) < 0.08
+        assert float(model.channel.var) == pytest.approx(1.0, rel=0.2)
+
+    def test_a_batch_that_contradicts_the_past_gets_the_noise_it_shows(self):
+        coef, model, infos = self.stream(
+            np.random.default_rng(71), lambda k, y: -y if k == 8 else y
+        )
+        assert [entry.kind for entry in infos[8].adapted] == ["noise"]
+        assert infos[8].adapted[0].factor > 50.0
+        assert not any(info.adapted for k, info in enumerate(infos) if k != 8)
+        assert np.sqrt(np.mean(np.square(model.mean - coef))) < 0.15
+
+    def test_a_changed_stream_that_forgets_is_followed_and_a_dirty_one_is_not(self):
+        coef, model, infos = self.stream(
+            np.random.default_rng(72), lambda k, y: -y if k >= 6 else y, forget=0.95
+        )
+        assert [entry.kind for entry in infos[6].adapted] == ["forgotten"]
+        assert np.sqrt(np.mean(np.square(model.mean + coef))) < 0.3
+
+        def soiled(k, y):
+            return y + np.where(np.arange(50) == 3, 50.0, 0.0) if k == 6 else y
+
+        coef, model, infos = self.stream(np.random.default_rng(73), soiled, forget=0.95)
+        assert [entry.kind for entry in infos[6].adapted] == ["row"]
+        assert np.sqrt(np.mean(np.square(model.mean - coef))) < 0.15
+
+    def test_labels_that_are_flipped_do_not_stop_a_stream(self):
+        rng = np.random.default_rng(74)
+        coef = 5.0 * rng.normal(size=10)
+        model = learning.Model(Posterior(priors.Gaussian(), 10, memory=10), channels.Logistic())
+        for _ in range(10):
+            Phi = rng.normal(size=(50, 10))
+            y = np.where(Phi @ coef > 0.0, 1.0, -1.0) * np.where(rng.random(50) < 0.05, -1.0, 1.0)
+            model, info = absorb(
+                model, learning.Learn(Phi, y, fixed=("mean",)), on_conflict="adapt"
+            )
+            assert "skipped" not in {entry.kind for entry in info.adapted}
+        cosine = model.mean @ coef / np.linalg.norm(model.mean) / np.linalg.norm(coef)
+        assert cosine > 0.95

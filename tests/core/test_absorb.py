@@ -269,3 +269,30 @@ def test_slack_saves_iterations_and_not_accuracy(noise, alpha, rng):
     np.testing.assert_array_equal(soon.trace, far.trace[: soon.iterations])  # the same iterates
     errors = [np.mean(np.square(one.mean - x)) for one in (long, short)]
     assert errors[1] == pytest.approx(errors[0], rel=0.03)
+
+
+@pytest.mark.filterwarnings("ignore::miniamp.errors.ConflictWarning")
+def test_a_batch_in_conflict_may_be_skipped(belief, batch, rng):
+    ill = evidence.Batch(batch.design, 1e4 * batch.y, CHANNEL)
+    after, info = absorb(belief, ill, on_conflict="skip", forget=0.5)
+    assert after is belief
+    assert [entry.kind for entry in info.adapted] == ["skipped"]
+    after, info = absorb(belief, batch, on_conflict="skip")
+    assert after is not belief
+    assert info.adapted == ()
+
+
+def test_an_unknown_policy_is_refused(belief, batch):
+    with pytest.raises(errors.InvalidInputError, match=r"^on_conflict: got 'ignore'"):
+        absorb(belief, batch, on_conflict="ignore")
+
+
+def test_a_batch_far_too_noisy_is_absorbed_with_the_noise_that_it_shows(belief, rows):
+    Phi, y = rows
+    noisy = y + 3.0 * np.random.default_rng(5).normal(size=M)
+    ours, info = absorb(belief, evidence.RobustBatch(Phi, noisy, CHANNEL), on_conflict="adapt")
+    entry = info.adapted[0]
+    assert entry.kind == "noise"
+    assert 3000.0 < entry.factor < 20000.0  # the noise is 9 and not 1e-3
+    right, _ = absorb(belief, evidence.RobustBatch(Phi, noisy, channels.Gaussian(9.0)))
+    assert np.sqrt(np.mean(np.square(ours.mean - right.mean))) < 0.3

@@ -27,6 +27,8 @@ BEYOND = 6.0
 DEGREES = 4.0
 #: Weights have settled once none falls by more than this factor.
 SETTLED = 1.5
+#: The noise of a batch in conflict grows until its health figure is below this.
+ENOUGH_NOISE = 2.0
 #: Up to this share of a batch, rows beyond reason are outliers; more of them contradict the belief.
 FEW_OUTLIERS = 0.1
 #: From so many rows on, the median residual of a batch is used to see through a noise level that
@@ -138,13 +140,14 @@ class DrawnRows(Generic[MemoryT]):
             self.plain.weighted(np.full(self.rows, 1.0 / self.noisier)), self.y, *self.cavity(step)
         )
         weights, noisier = self.row_weights, self.noisier
-        if 0 < len(found) <= max(1.0, FEW_OUTLIERS * self.rows):
+        growing = noisier > 1.0 and ENOUGH_NOISE < step.health < np.inf
+        if 0 < len(found) <= max(1.0, FEW_OUTLIERS * self.rows) and not growing:
             weights = {row: student_weight(row.deviations) for row in found}
             before = {row.row: weight for row, weight in self.row_weights.items()}
             same = before.keys() == {row.row for row in weights}
             if same and all(before[row.row] < SETTLED * w for row, w in weights.items()):
                 return None
-        elif not sound and np.isfinite(step.health):
+        elif growing or (not sound and np.isfinite(step.health)):
             noisier *= step.health
         else:
             return None
@@ -188,9 +191,11 @@ def student_weight(deviations: float) -> float:
 
 def _log_densities(channel: Channel, y: Array, omega: Array, V: Array) -> tuple[Array, Array]:
     """Log-density of y and of its most likely value, (M,) each."""
+    got = channel.log_partition(y, omega, V)
+    if channel.shift_invariant:  # y = z + noise has its mode at the mean
+        return got, np.maximum(got, channel.log_partition(omega, omega, V))
     values, _ = channel.outcomes(omega, V)
     nodes = np.broadcast_to(values, (*omega.shape, values.shape[-1]))
-    got = channel.log_partition(y, omega, V)
     best = got
     for j in range(nodes.shape[-1]):
         best = np.maximum(best, channel.log_partition(nodes[:, j], omega, V))
