@@ -4,6 +4,14 @@ from miniamp.theory import lowrank
 from miniamp.theory.choices import Choice
 from miniamp.theory.curves import Curve, DecayRate, decay_rate, generalisation_error
 from miniamp.theory.diagram import PhaseDiagram, phase_diagram
+from miniamp.theory.drift import LongRun, best_forget, long_run
+from miniamp.theory.information import (
+    InformationCurve,
+    expected_log_evidence,
+    information_curve,
+    information_slope,
+    y_mmse,
+)
 from miniamp.theory.law import Law
 from miniamp.theory.limits import learning_curve, mmse_curve, offline_curve, online_curve
 from miniamp.theory.phases import (
@@ -29,7 +37,9 @@ __all__ = [
     "Curve",
     "DecayRate",
     "FixedPoint",
+    "InformationCurve",
     "Law",
+    "LongRun",
     "OptimalBatch",
     "PhaseDiagram",
     "Plan",
@@ -40,11 +50,16 @@ __all__ = [
     "TypicalBatch",
     "Verdict",
     "batch_thresholds",
+    "best_forget",
     "decay_rate",
+    "expected_log_evidence",
     "fixed_points",
     "free_energy",
     "generalisation_error",
+    "information_curve",
+    "information_slope",
     "learning_curve",
+    "long_run",
     "lowrank",
     "mmse_curve",
     "mutual_information",
@@ -55,4 +70,5 @@ __all__ = [
     "schedule",
     "transitions",
     "verdict",
+    "y_mmse",
 ]

@@ -8,8 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from miniamp import checks
 from miniamp.priors.base import ScalarPrior
 from miniamp.theory.scalar import field_rule, scalar_channel
+
+#: A mean below this share of the standard deviation is none.
+CENTRED = 1e-9
 
 
 class Errors(NamedTuple):
@@ -87,6 +91,26 @@ class Law:
             return self
         return Law(
             self.prior, self.truth, factor * self.lam, factor**2 * self.gamma, factor * self.signal
+        )
+
+    def drifted(self, drift: float) -> Law:
+        """The law of the coefficients one step later, x' = sqrt(1 - drift) x + sqrt(drift) fresh.
+
+        `fresh` is a new draw from the truth, which must have mean 0. The field b then carries
+        sqrt(1 - drift) of the new x, and what it carries of the old one besides is noise of
+        variance signal^2 drift Var x: exact for a Gaussian truth, right in the first two moments
+        for others (`theory.long_run` is exact for those too).
+        """
+        truth = self.prior if self.truth is None else self.truth
+        mean, variance = (float(np.squeeze(m)) for m in truth.moments(0.0, 0.0))
+        if abs(mean) > CENTRED * np.sqrt(variance):
+            raise checks.refuse(
+                "prior", f"{truth!r} of mean {mean:.3g}", "a prior of mean 0",
+                "subtract the mean from the coefficients; only what is left can drift",
+            )  # fmt: skip
+        noise = self.signal**2 * drift * variance
+        return Law(
+            self.prior, self.truth, self.lam, self.gamma + noise, np.sqrt(1.0 - drift) * self.signal
         )
 
     @property

@@ -69,7 +69,7 @@ class TypicalBatch(WholeEvidence):
         return belief.errors, None
 
     def refine(self, belief: Law, estimate: Errors, memory: None) -> TypicalStep:
-        gain = self._gain(belief, estimate)
+        gain = self.gain(belief, estimate)
         new = belief.tilted(gain).errors
         return Step(
             tilt=gain,
@@ -92,7 +92,8 @@ class TypicalBatch(WholeEvidence):
     def diagnosis(self) -> str:
         return "The state evolution diverges: the belief is too far from the truth."
 
-    def _gain(self, law: Law, errors: Errors) -> Gain:
+    def gain(self, law: Law, errors: Errors) -> Gain:
+        """What the batch adds to a law whose errors are these in the meantime."""
         if law.matched and self.true_channel is None:
             power = scalar_channel(law.prior).power
             mse = max(errors.mse, self.channel.error_floor)

@@ -1,0 +1,200 @@
+"""Information along a stream: what a batch tells, what is kept of it, and its log-evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from miniamp import checks
+from miniamp.arrays import Array, Given
+from miniamp.channels.base import Channel
+from miniamp.theory.balance import Balance
+from miniamp.theory.limits import learning_curve, mmse_curve
+from miniamp.theory.output import output_channel
+from miniamp.theory.potential import mutual_information, observation_entropy, optimal_root, point_at
+from miniamp.theory.scalar import scalar_channel
+from miniamp.theory.spectrum import Spectrum
+
+
+@dataclass(frozen=True, eq=False)
+class InformationCurve:
+    """Information after each of K batches, in nats per coefficient; (K,) arrays.
+
+    Attributes
+    ----------
+    alpha : array
+        Rows seen so far over coefficients.
+    mse : array
+        The error after the batch.
+    batch : array
+        i_b: what the batch and the marginals kept before it tell of x together.
+    kept : array
+        I_x(lambda_k): what the marginals kept after it tell.
+    gained : array
+        What the batch added, i_b minus what was kept before it.
+    discarded : array
+        i_b - I_x(lambda_k), thrown away with the correlations between coefficients. Where it is a
+        large share of `gained`, remembered rows (memory) or larger batches pay.
+    log_evidence : array
+        Expected log-evidence of the batch, E log p(y_k | rows before), per coefficient: the mean of
+        the Bethe log-evidence of AMP on i.i.d. rows. nan for a design that is not i.i.d.
+    """
+
+    alpha: Array
+    mse: Array
+    batch: Array
+    kept: Array
+    gained: Array
+    log_evidence: Array
+
+    @property
+    def discarded(self) -> Array:
+        """i_b - I_x(lambda_k) >= 0."""
+        return self.batch - self.kept
+
+    @property
+    def share(self) -> Array:
+        """The share of what a batch added that is thrown away."""
+        return self.discarded / self.gained
+
+
+def information_curve(
+    prior: Given,
+    channel: Channel,
+    alpha_b: Given,
+    batches: int,
+    optimal: bool = False,
+    design: Spectrum | None = None,
+) -> InformationCurve:
+    """What each batch of a stream tells of the coefficients, and what is thrown away after it.
+
+    With E_k and lambda_k after batch k, and i of `mutual_information`,
+
+        i_b = i(E_k; lambda_(k-1)),    kept = I_x(lambda_k),
+        log-evidence = -(i_b - I_x(lambda_(k-1))) - alpha_b H[P(y | z)].
+
+    Parameters
+    ----------
+    prior, channel, alpha_b, batches, design
+        As for `learning_curve`.
+    optimal : bool
+        Take exact inference on each batch (`mmse_curve`) in place of Mini-AMP.
+
+    Examples
+    --------
+    >>> from miniamp import channels, priors, theory
+    >>> curve = theory.information_curve(priors.Gaussian(), channels.Gaussian(var=0.1), 0.5, 3)
+    >>> curve.gained.round(4), curve.discarded.round(4)
+    (array([0.5416, 0.4283, 0.3374]), array([0.2642, 0.1819, 0.1236]))
+    """
+    curve = (mmse_curve if optimal else learning_curve)(
+        prior, channel, alpha_b, batches=batches, design=design
+    )
+    scalar, alpha = scalar_channel(prior), float(curve.alpha[0])
+    before = np.concatenate([[0.0], curve.lam[:-1]])
+    told = np.array(
+        [
+            mutual_information(prior, channel, mse, alpha, lam, design=design)
+            for mse, lam in zip(curve.mse, before, strict=True)
+        ]
+    )
+    gained = told - scalar.information(before)
+    noise = np.nan if design is not None else _noise_entropy(channel, scalar.power)
+    return InformationCurve(
+        curve.alpha, curve.mse, told, scalar.information(curve.lam), gained, -gained - alpha * noise
+    )
+
+
+def _noise_entropy(channel: Channel, power: float) -> float:
+    return observation_entropy(output_channel(channel, power))
+
+
+def expected_log_evidence(
+    prior: Given, channel: Channel, alpha: Given, lam: Given = 0.0, optimal: bool = False
+) -> float:
+    """E log p(y | rows before) of a batch of alpha N i.i.d. rows, per coefficient, in nats.
+
+    The replica free energy of the batch with its sign changed, minus phi_k of the marginals kept
+    before it: the mean of the Bethe log-evidence that AMP computes on such rows.
+
+    Parameters
+    ----------
+    prior, channel
+        The model, which is the true one.
+    alpha : float
+        Rows of the batch over coefficients.
+    lam : float
+        Precision before the batch.
+    optimal : bool
+        At the fixed point of exact inference rather than that of AMP.
+
+    Examples
+    --------
+    >>> from miniamp import channels, priors, theory
+    >>> value = theory.expected_log_evidence(priors.Gaussian(), channels.Gaussian(var=0.1), 0.5)
+    >>> round(value, 6)  # -(log det(1 + Phi Phi'/Delta) + M log(2 pi e Delta))/(2 N) in the mean
+    -0.675401
+    """
+    alpha = checks.number("alpha", alpha, above=0.0)
+    lam = checks.number("lam", lam, least=0.0)
+    mse = _error(Balance(prior, channel, lam), alpha, optimal)
+    scalar = scalar_channel(prior)
+    told = float(mutual_information(prior, channel, mse, alpha, lam))
+    noise = _noise_entropy(channel, scalar.power)
+    return -(told - float(scalar.information(lam))) - alpha * noise
+
+
+def y_mmse(
+    prior: Given, channel: Channel, alpha: Given, lam: Given = 0.0, optimal: bool = True
+) -> float:
+    """The error of z = Phi_mu . x on a row that has been seen: the y-MMSE of a Gaussian channel.
+
+        y_MMSE = MMSE/(1 + MMSE/Delta),    di/d(1/Delta) = (alpha/2) y_MMSE (I-MMSE)
+
+    For other channels E (1 - E delta(E)), the same with 1/Delta replaced by what the channel adds.
+
+    *Departure* (errata A4): print has MMSE/(1 + Delta MMSE); tests/theory/test_information.py
+    differentiates the mutual information.
+
+    Parameters
+    ----------
+    prior, channel, alpha, lam
+        As for `expected_log_evidence`.
+    optimal : bool
+        At the fixed point of exact inference, else that of AMP.
+
+    Examples
+    --------
+    >>> from miniamp import channels, priors, theory
+    >>> round(theory.y_mmse(priors.Gaussian(), channels.Gaussian(var=0.5), alpha=2.0), 6)
+    0.179806
+    """
+    alpha = checks.number("alpha", alpha, above=0.0)
+    balance = Balance(prior, channel, checks.number("lam", lam, least=0.0))
+    mse = _error(balance, alpha, optimal)
+    return mse * (1.0 - mse * float(balance.output.delta(mse))) if mse > 0.0 else 0.0
+
+
+def information_slope(prior: Given, channel: Channel, alpha: Given, lam: Given = 0.0) -> float:
+    """di/d(1/Delta) of a Gaussian channel by the I-MMSE relation, (alpha/2) y_MMSE.
+
+    Examples
+    --------
+    >>> from miniamp import channels, priors, theory
+    >>> model = priors.Gaussian(), channels.Gaussian(var=0.5)
+    >>> round(theory.information_slope(*model, alpha=2.0), 6)
+    0.179806
+    """
+    if not channel.has_noise or not channel.shift_invariant:
+        raise checks.refuse(
+            "channel", repr(channel), "a Gaussian channel",
+            "the relation is that of Gaussian noise on z",
+        )  # fmt: skip
+    return 0.5 * checks.number("alpha", alpha, above=0.0) * y_mmse(prior, channel, alpha, lam)
+
+
+def _error(balance: Balance, alpha: float, optimal: bool) -> float:
+    """The error at the fixed point of exact inference or of AMP."""
+    s = optimal_root(balance, alpha) if optimal else balance.smallest_root(alpha)
+    return balance.output.floor if s is None else point_at(balance, alpha, s).mse
