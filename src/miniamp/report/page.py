@@ -116,7 +116,7 @@ def _page(facts: Facts, drawn: list[Chart], title: str) -> str:
 <title>{safe(title)}</title>
 <link rel="icon" href="data:,">
 <style>
-{_resource("page.css")}</style>
+{resource("page.css")}</style>
 </head>
 <body>
 <main>
@@ -136,7 +136,8 @@ def _page(facts: Facts, drawn: list[Chart], title: str) -> str:
 <script type="application/json" id="figures">{figures}</script>
 <script>{_plotly_source()}</script>
 <script>
-{_resource("page.js")}</script>
+{resource("colours.js")}
+{resource("page.js")}</script>
 </body>
 </html>
 """
@@ -150,7 +151,7 @@ def _plotly_source() -> str:
     return str(get_plotlyjs())
 
 
-def _resource(name: str) -> str:
+def resource(name: str) -> str:
     return (resources.files("miniamp.report") / name).read_text(encoding="utf-8")
 
 

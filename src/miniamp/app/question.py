@@ -1,0 +1,376 @@
+"""A question to the theory: everything that the explorer's controls say, and its answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache, wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from urllib.parse import parse_qs, urlencode
+
+import numpy as np
+
+from miniamp import absorb, channels, priors, theory
+from miniamp.arrays import Array
+from miniamp.errors import MiniampError
+from miniamp.theory.limits import offline_alpha, online_alpha
+
+#: Rows that may depend on each other: how the batch's singular values are spread.
+DESIGNS = {
+    "independent": "independent entries",
+    "orthogonal": "orthogonal rows",
+    "condition-10": "condition number 10",
+    "condition-100": "condition number 100",
+}
+#: Ends of the sliders. Errors are shown down to a tenth of the noise, so 1e-8 is small enough.
+RHO = (0.02, 1.0)
+NOISE = (-8.0, 1.0)
+BATCH = (0.02, 2.0)
+SPAN = (0.5, 8.0)
+MOST_BATCHES = 200
+#: Rows per coefficient at the right end of the phase diagram: no batch beyond it is hard.
+DIAGRAM = 1.5
+#: Points of a smooth curve, and of its first sketch.
+FINE, COARSE = 80, 15
+#: Answers kept: a slider moved there and back costs nothing.
+KEPT = 512
+
+
+@dataclass(frozen=True)
+class Question:
+    """The state of the explorer.
+
+    Attributes
+    ----------
+    prior, channel : str
+        By name, as on the command line.
+    rho : float
+        Share of the coefficients that are not zero, for priors that have it.
+    noise : float
+        Logarithm (base 10) of the noise variance, for channels that have it.
+    design : str
+        One of `DESIGNS`.
+    batch : float
+        Rows per batch over coefficients.
+    sizes : str
+        Unequal batches instead, such as "0.5, 14x0.05".
+    span : float
+        Rows over coefficients in all.
+    features : int
+        The number N of coefficients, for numbers of rows.
+    target : float
+        Logarithm (base 10) of the error to reach.
+    look : int
+        The batch whose landscape is shown, counted from 1.
+    """
+
+    prior: str = "sparse"
+    rho: float = 0.3
+    channel: str = "gaussian"
+    noise: float = -4.0
+    design: str = "independent"
+    batch: float = 0.2
+    sizes: str = ""
+    span: float = 3.0
+    features: int = 1000
+    target: float = -2.0
+    look: int = 1
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> Question:
+        """The question with values as a browser sends them; those that make no sense are left out.
+
+        Examples
+        --------
+        >>> Question.of({"rho": "0.1", "noise": "x", "prior": "<script>"}).rho
+        0.1
+        """
+        kept: dict[str, Any] = {}
+        for each in fields(cls):
+            default = each.default
+            try:
+                value = type(default)(given[each.name])
+            except (KeyError, TypeError, ValueError, OverflowError):
+                continue
+            low, high = _RANGES.get(each.name, (None, None))
+            if low is not None and not low <= value <= high:
+                continue
+            if each.name in _CHOICES and value not in _CHOICES[each.name]():
+                continue
+            if each.name == "sizes" and value and not _sizes(value):
+                continue
+            kept[each.name] = value
+        return cls(**kept)
+
+    @classmethod
+    def from_link(cls, query: str) -> Question:
+        """The question of a link, `?rho=0.1&...`."""
+        given = parse_qs(query.removeprefix("?"), max_num_fields=50)
+        return cls.of({name: values[0] for name, values in given.items()})
+
+    @property
+    def link(self) -> str:
+        """The query of a link that asks the same."""
+        return "?" + urlencode(asdict(self))
+
+    @property
+    def model(self) -> tuple[priors.ScalarPrior, channels.Channel]:
+        """The prior and the channel."""
+        prior = priors.by_name()[self.prior].default()
+        channel = channels.by_name()[self.channel].default()
+        if "rho" in prior.names:
+            prior = prior.replaced(rho=self.rho)
+        if "var" in channel.names:
+            channel = channel.replaced(var=10.0**self.noise)
+        return prior, channel
+
+    @property
+    def stream(self) -> Question:
+        """The question without what only changes how its answer is shown."""
+        return replace(self, features=1, target=0.0, look=1, span=0.5 if self.sizes else self.span)
+
+    @property
+    def batches(self) -> tuple[float, ...]:
+        """Sizes of all batches, over coefficients."""
+        if self.sizes:
+            return _sizes(self.sizes)
+        count = max(1, int(self.span / self.batch + 1e-9))
+        return (self.batch,) * min(count, MOST_BATCHES)
+
+    def spectrum(self, alpha: float) -> dict[str, Any]:
+        """The argument `design=` of the theory for a batch of this size; none for i.i.d. rows."""
+        if self.design == "independent":
+            return {}
+        kind, _, number = self.design.partition("-")
+        if kind == "orthogonal":
+            return {"design": theory.Spectrum.orthogonal(alpha)}
+        return {"design": theory.Spectrum.condition(float(number), alpha)}
+
+    @property
+    def command(self) -> str:
+        """What to type for the plan."""
+        prior, channel = self.model
+        words = f"miniamp plan --features {self.features}"
+        if self.prior == "sparse":
+            words += f" --sparsity {self.rho:g}"
+        else:
+            words += f" --prior {self.prior}" + (
+                f":rho={self.rho:g}" if "rho" in prior.names else ""
+            )
+        if self.channel != "gaussian":
+            words += f" --channel {self.channel}"
+        if "var" in channel.names:
+            words += f" --noise {10.0**self.noise!r}"
+        return words + f" --target-mse {10.0**self.target!r}"
+
+    @property
+    def python(self) -> str:
+        """Lines that compute the same curve."""
+        prior, channel = self.model
+        lines = [
+            "from miniamp import absorb, channels, priors, theory",
+            "",
+            f"prior = priors.{_call(prior)}",
+            f"channel = channels.{_call(channel)}",
+        ]
+        design = {
+            "independent": "",
+            "orthogonal": ", design=theory.Spectrum.orthogonal({0})",
+        }.get(self.design, f", design=theory.Spectrum.condition({self.design[10:]}, {{0}})")
+        if not self.sizes:
+            size = repr(self.batch)
+            lines += [
+                f"size, batches = {size}, {len(self.batches)}",
+                "curve = theory.learning_curve(prior, channel, size, batches"
+                + design.format("size")
+                + ")",
+                "errors = list(curve.mse)",
+            ]
+        else:
+            lines += [
+                "law, errors = theory.Law(prior), []",
+                f"for size in {list(self.batches)!r}:",
+                f"    batch = theory.ConvergedBatch(size, channel{design.format('size')})",
+                "    law, info = absorb(law, batch)",
+                "    errors.append(law.mse)",
+            ]
+        return "\n".join(lines)
+
+
+_CHOICES: dict[str, Callable[[], Any]] = {
+    "prior": priors.by_name,
+    "channel": channels.by_name,
+    "design": lambda: DESIGNS,
+}
+_RANGES: dict[str, tuple[float, float]] = {
+    "rho": RHO,
+    "noise": NOISE,
+    "batch": BATCH,
+    "span": SPAN,
+    "features": (1, 10**9),
+    "target": (-12.0, 1.0),
+    "look": (1, MOST_BATCHES),
+}
+
+
+def _sizes(text: str) -> tuple[float, ...]:
+    """`0.5, 14x0.05` as fifteen sizes; empty if it cannot be read.
+
+    Examples
+    --------
+    >>> _sizes("0.5, 2x0.05")
+    (0.5, 0.05, 0.05)
+    """
+    found: list[float] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(?:(\d{1,3})\s*x\s*)?(\d{0,3}\.?\d{1,6})\s*", part)
+        if match is None:
+            return ()
+        found += [float(match[2])] * int(match[1] or 1)
+    sound = 0 < len(found) <= MOST_BATCHES and all(BATCH[0] / 10 <= x <= SPAN[1] for x in found)
+    return tuple(found) if sound else ()
+
+
+def _call(model: priors.ScalarPrior | channels.Channel) -> str:
+    """A constructor call that gives the model to the last bit."""
+    given = ((name, value) for name, value in model.parameters().items())
+    parts = (f"{n}={v if isinstance(v, str) else float(v)!r}" for n, v in given)
+    return f"{type(model).__name__}({', '.join(parts)})".replace("link=exp", "link='exp'")
+
+
+Answer = TypeVar("Answer")
+More = ParamSpec("More")
+
+
+def _of_stream(
+    answer: Callable[Concatenate[Question, More], Answer],
+) -> Callable[Concatenate[Question, More], Answer]:
+    """Keep the answers, whatever is asked about the same stream besides."""
+    kept = lru_cache(KEPT)(answer)
+
+    @wraps(answer)
+    def asked(question: Question, *more: More.args, **named: More.kwargs) -> Answer:
+        found: Answer = kept(question.stream, *more, **named)
+        return found
+
+    return asked
+
+
+class Errors(NamedTuple):
+    """Curves of errors against rows over coefficients."""
+
+    alpha: Array
+    mse: Array
+    lam: Array
+
+
+@_of_stream
+def streamed(question: Question, best: bool = False) -> Errors:
+    """The error of Mini-AMP, or the least possible one, after each batch."""
+    prior, channel = question.model
+    kind = theory.OptimalBatch if best else theory.ConvergedBatch
+    law, steps = theory.Law(prior), []
+    for size in question.batches:
+        law, _ = absorb(law, kind(size, channel, **question.spectrum(size)))
+        steps.append((law.mse, law.lam))
+    mse, lam = np.array(steps).T
+    return Errors(np.cumsum(question.batches), mse, lam)
+
+
+@_of_stream
+def at_once(question: Question, points: int) -> theory.Curve:
+    """The error when all rows are absorbed at once."""
+    prior, channel = question.model
+    alphas = np.linspace(0.0, _end(question), points + 1)[1:]
+    return theory.offline_curve(prior, channel, alphas, **question.spectrum(question.batches[0]))
+
+
+@_of_stream
+def row_by_row(question: Question) -> theory.Curve | None:
+    """The error when single rows are absorbed; known for independent entries only."""
+    if question.design != "independent":
+        return None
+    prior, channel = question.model
+    return theory.online_curve(prior, channel, np.linspace(0.0, _end(question), FINE + 1)[1:])
+
+
+def _end(question: Question) -> float:
+    return float(np.sum(question.batches))
+
+
+class Landscape(NamedTuple):
+    """The mutual information of one batch, its minima, and where the algorithm is."""
+
+    mse: Array
+    information: Array
+    points: list[theory.FixedPoint]
+    reached: float
+
+
+@lru_cache(KEPT)
+def landscape(question: Question) -> Landscape:
+    """The landscape of the batch that is looked at."""
+    prior, channel = question.model
+    curve = streamed(question)
+    k = min(question.look, len(curve.mse)) - 1
+    size, lam = question.batches[k], float(curve.lam[k - 1]) if k else 0.0
+    more = question.spectrum(size)
+    points = theory.fixed_points(prior, channel, size, lam, **more)
+    power = theory.Law(prior).mse
+    low = min([power * 1e-3, *(point.mse / 10.0 for point in points if point.mse > 0.0)])
+    mse = np.geomspace(max(low, 1e-14), power, 160)
+    information = theory.mutual_information(prior, channel, mse, size, lam, **more)
+    return Landscape(mse, information, points, float(curve.mse[k]))
+
+
+@lru_cache(64)
+def _diagram(prior: str, channel: str, level: str, fixed: float, size: int) -> Any:
+    question = Question(prior=prior, channel=channel, rho=fixed if level == "noise" else 0.3)
+    if level == "sparsity":
+        question = Question(prior=prior, channel=channel, noise=fixed)
+    model = question.model
+    alphas = np.linspace(0.02, DIAGRAM, 3 * size)
+    if level == "noise":
+        return theory.phase_diagram(*model, alphas, noises=np.logspace(-8, 1, size), progress=False)
+    levels = np.linspace(RHO[0], 0.98, size)
+    return theory.phase_diagram(*model, alphas, sparsities=levels, progress=False)
+
+
+def diagram(question: Question, size: int) -> theory.PhaseDiagram | None:
+    """Where one batch is optimal, hard or impossible; over noise, or over sparsity."""
+    prior, channel = question.model
+    if "var" in channel.names:
+        fixed = question.rho if "rho" in prior.names else 0.3
+        return _diagram(question.prior, question.channel, "noise", fixed, size)
+    if "rho" in prior.names:
+        return _diagram(question.prior, question.channel, "sparsity", question.noise, size)
+    return None
+
+
+@lru_cache(KEPT)
+def needed(question: Question) -> dict[str, float | None]:
+    """Rows over coefficients until the target, by way of batching; None if not within sight."""
+    target = 10.0**question.target
+    curves = {"these batches": streamed(question), "best possible": streamed(question, best=True)}
+    found: dict[str, float | None] = {}
+    for name, curve in curves.items():
+        there = np.flatnonzero(curve.mse <= target)
+        found[name] = float(curve.alpha[there[0]]) if len(there) else None
+    prior, channel = question.model
+    if target < theory.Law(prior).mse:
+        more = question.spectrum(question.batches[0])
+        found["all at once"] = offline_alpha(prior, channel, target, **more)
+        if question.design == "independent":
+            found["one row at a time"] = online_alpha(prior, channel, target)
+    return found
+
+
+@lru_cache(64)
+def planned(question: Question) -> theory.Plan | None:
+    """The plan that the command prints, for independent entries."""
+    prior, channel = question.model
+    try:
+        return theory.plan(prior, channel, question.features, target_mse=10.0**question.target)
+    except MiniampError:
+        return None

@@ -1,0 +1,86 @@
+"""A stream that is drawn and learned while the explorer looks on."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from miniamp import Posterior, absorb, evidence
+from miniamp.app.question import Question
+from miniamp.arrays import Array
+from miniamp.errors import MiniampError
+
+#: Coefficients of a simulation: errors are within about 1/sqrt(N), 3 %, of the theory.
+FEATURES = 1000
+
+
+class Simulation:
+    """One stream of the question's model, learned in a thread.
+
+    Parameters
+    ----------
+    question : Question
+    seed : int
+
+    Attributes
+    ----------
+    mse : list of float
+        The error after each batch so far.
+    done : bool
+    refused : int
+        Batches that were refused and left out.
+    """
+
+    def __init__(self, question: Question, seed: int = 0) -> None:
+        self.question = question
+        self.mse: list[float] = []
+        self.done = False
+        self.refused = 0
+        self._stopped = False
+        self._seed = seed
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End it after the present batch."""
+        self._stopped = True
+
+    def wait(self, timeout: float) -> None:
+        """Wait for its end."""
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        prior, channel = self.question.model
+        rng = np.random.default_rng(self._seed)
+        x = prior.sample(rng, FEATURES)
+        belief = Posterior(prior, size=FEATURES)
+        kind = evidence.Batch if self.question.design == "independent" else evidence.RobustBatch
+        for size in self.question.batches:
+            if self._stopped:
+                break
+            Phi = drawn(self.question, size, rng)
+            y = channel.sample(rng, Phi @ x)
+            try:
+                belief, _ = absorb(belief, kind(Phi, y, channel))
+            except MiniampError:
+                self.refused += 1
+            self.mse.append(float(np.mean((belief.mean - x) ** 2)))
+        self.done = True
+
+
+def drawn(question: Question, size: float, rng: np.random.Generator) -> Array:
+    """Rows of a batch with the question's singular values, (size N, N)."""
+    rows = max(1, round(size * FEATURES))
+    Phi: Array = rng.normal(size=(rows, FEATURES)) / np.sqrt(FEATURES)
+    if question.design == "independent":
+        return Phi
+    U, values, Vt = np.linalg.svd(Phi, full_matrices=False)
+    if question.design == "orthogonal":
+        new = np.ones_like(values)
+    else:
+        new = np.geomspace(1.0, 1.0 / float(question.design[10:]), len(values))
+    # Rows of mean squared norm 1, as those of independent entries.
+    new = new * np.sqrt(rows / np.sum(new**2))
+    found: Array = (U * new) @ Vt
+    return found

@@ -1,0 +1,121 @@
+"""The explorer's numbers are the library's, and its state survives a link."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("dash")
+pytest.importorskip("typer")
+
+from typer.testing import CliRunner
+
+from miniamp import channels, priors, theory
+from miniamp.app import explorer, question
+from miniamp.app.question import Question
+from miniamp.app.simulation import Simulation
+from miniamp.cli.app import app as command_line
+
+QUESTIONS = [
+    Question(),
+    Question(rho=0.1, noise=-2.0, batch=0.5, look=3),
+    Question(channel="probit", prior="gaussian", span=2.0),
+    Question(sizes="0.5, 3x0.05"),
+    Question(design="condition-10", batch=0.5, span=1.5),
+]
+
+
+@pytest.mark.parametrize("asked", QUESTIONS, ids=lambda q: q.link[:60])
+def test_the_python_lines_give_the_plotted_numbers(asked):
+    names = {}
+    exec(asked.python, names)
+    chart = explorer.learning_chart(asked, {"fine": ""}, None)
+    assert chart.series[0].y.tolist() == names["errors"]
+
+
+def test_curves_are_those_of_the_library():
+    asked = Question(rho=0.2, noise=-3.0, batch=0.25, span=1.0)
+    prior, channel = priors.GaussBernoulli(rho=0.2), channels.Gaussian(var=1e-3)
+    chart = explorer.learning_chart(asked, {"coarse": "", "fine": ""}, None)
+    amp, best, once, single = chart.series
+    assert np.array_equal(amp.y, theory.learning_curve(prior, channel, 0.25, batches=4).mse)
+    assert np.array_equal(best.y, theory.mmse_curve(prior, channel, 0.25, batches=4).mse)
+    assert np.array_equal(once.y, theory.offline_curve(prior, channel, once.x).mse)
+    assert np.array_equal(single.y, theory.online_curve(prior, channel, single.x).mse)
+    found = explorer.landscape_chart(Question(rho=0.3, noise=-8.0, batch=0.4))
+    points = theory.fixed_points(priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-8), 0.4)
+    minima = next(each for each in found.series if each.name == "minima")
+    assert minima.x.tolist() == [point.mse for point in points if point.stable]
+
+
+def test_the_command_gives_the_plan():
+    asked = Question(rho=0.3, noise=-8.0, target=-6.0)
+    words = asked.command.split()[1:]
+    done = CliRunner().invoke(command_line, [*words, "--json"])
+    printed = json.loads(done.stdout)
+    plan = question.planned(asked)
+    assert printed["pick"]["rows"] == plan.pick.rows
+    assert printed["advice"] == plan.advice()
+    assert question.needed(asked)["all at once"] * 1000 == pytest.approx(
+        printed["pick"]["rows"], abs=1
+    )
+
+
+@pytest.mark.parametrize("asked", QUESTIONS, ids=lambda q: q.link[:60])
+def test_a_link_carries_everything(asked):
+    assert Question.from_link(asked.link) == asked
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "?prior=<script>alert(1)</script>&channel=../../etc",
+        "?rho=nan&noise=inf&batch=-1&span=1e9&look=0",
+        "?sizes=1e9x1&features=" + "9" * 500,
+        "?sizes=999x0.02," * 50,
+        "?" + "&".join(f"a{i}=1" for i in range(40)),
+        "",
+    ],
+)
+def test_a_link_that_makes_no_sense_changes_nothing(query):
+    assert Question.from_link(query) == Question()
+
+
+def test_answers_come_at_once_and_are_refined():
+    """A moved slider is answered within its patience; a question seen before at once."""
+    made = explorer.Explorer()
+    start = time.monotonic()
+    made.ask(Question(rho=0.44))
+    # The wait itself; the machine may be busy besides.
+    assert time.monotonic() - start < explorer.PATIENCE + 0.15
+    end = time.monotonic() + 60
+    while len(done := made.ask(Question(rho=0.44))) < len(explorer.STAGES):
+        assert time.monotonic() < end
+    assert set(done.values()) == {""}
+    start = time.process_time()
+    assert len(made.ask(Question(rho=0.44))) == len(explorer.STAGES)
+    assert time.process_time() - start < 0.1
+
+
+def test_a_simulation_follows_the_theory():
+    """N = 1000, seed 0: within a quarter of the theory, about 8 / sqrt(N), after each batch."""
+    asked = Question(rho=0.3, noise=-2.0, batch=0.4, span=1.2)
+    simulation = Simulation(asked)
+    simulation.wait(60)
+    assert simulation.done
+    assert np.allclose(simulation.mse, question.streamed(asked).mse, rtol=0.25)
+    chart = explorer.learning_chart(asked, {}, simulation)
+    assert chart.series[-1].y.tolist() == simulation.mse
+
+
+def test_a_simulation_is_replaced():
+    made = explorer.Explorer()
+    made.simulate(Question(span=8.0, batch=0.02))
+    first = made.simulation
+    made.simulate(Question(span=0.5))
+    first.wait(60)
+    made.simulation.wait(60)
+    assert first.done
+    assert len(first.mse) < 200
+    assert len(made.simulation.mse) == 2
