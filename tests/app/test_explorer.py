@@ -99,12 +99,16 @@ def test_answers_come_at_once_and_are_refined():
 
 
 def test_a_simulation_follows_the_theory():
-    """N = 1000, seed 0: within a quarter of the theory, about 8 / sqrt(N), after each batch."""
+    """N = 1000, seed 0: within 0.2 decades of the theory after each batch.
+
+    The power of a sparse x fluctuates by 3 / sqrt(N), 10 %, and early errors with it.
+    """
     asked = Question(rho=0.3, noise=-2.0, batch=0.4, span=1.2)
     simulation = Simulation(asked)
     simulation.wait(60)
     assert simulation.done
-    assert np.allclose(simulation.mse, question.streamed(asked).mse, rtol=0.25)
+    decades = np.log10(simulation.mse) - np.log10(question.streamed(asked).mse)
+    assert np.abs(decades).max() < 0.2
     chart = explorer.learning_chart(asked, {}, simulation)
     assert chart.series[-1].y.tolist() == simulation.mse
 

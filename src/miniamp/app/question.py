@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
-from functools import lru_cache, wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from functools import lru_cache
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlencode
 
 import numpy as np
@@ -88,19 +88,13 @@ class Question:
         """
         kept: dict[str, Any] = {}
         for each in fields(cls):
-            default = each.default
+            kind: type[str | float] = type(getattr(cls, each.name))
             try:
-                value = type(default)(given[each.name])
+                value = kind(given[each.name])
             except (KeyError, TypeError, ValueError, OverflowError):
                 continue
-            low, high = _RANGES.get(each.name, (None, None))
-            if low is not None and not low <= value <= high:
-                continue
-            if each.name in _CHOICES and value not in _CHOICES[each.name]():
-                continue
-            if each.name == "sizes" and value and not _sizes(value):
-                continue
-            kept[each.name] = value
+            if _sound(each.name, value):
+                kept[each.name] = value
         return cls(**kept)
 
     @classmethod
@@ -117,7 +111,8 @@ class Question:
     @property
     def model(self) -> tuple[priors.ScalarPrior, channels.Channel]:
         """The prior and the channel."""
-        prior = priors.by_name()[self.prior].default()
+        named: dict[str, type[priors.ScalarPrior]] = priors.by_name()
+        prior = named[self.prior].default()
         channel = channels.by_name()[self.channel].default()
         if "rho" in prior.names:
             prior = prior.replaced(rho=self.rho)
@@ -214,6 +209,15 @@ _RANGES: dict[str, tuple[float, float]] = {
 }
 
 
+def _sound(name: str, value: Any) -> bool:
+    if name in _RANGES:
+        low, high = _RANGES[name]
+        return bool(low <= value <= high)
+    if name in _CHOICES:
+        return value in _CHOICES[name]()
+    return not value or bool(_sizes(value))
+
+
 def _sizes(text: str) -> tuple[float, ...]:
     """`0.5, 14x0.05` as fifteen sizes; empty if it cannot be read.
 
@@ -239,24 +243,6 @@ def _call(model: priors.ScalarPrior | channels.Channel) -> str:
     return f"{type(model).__name__}({', '.join(parts)})".replace("link=exp", "link='exp'")
 
 
-Answer = TypeVar("Answer")
-More = ParamSpec("More")
-
-
-def _of_stream(
-    answer: Callable[Concatenate[Question, More], Answer],
-) -> Callable[Concatenate[Question, More], Answer]:
-    """Keep the answers, whatever is asked about the same stream besides."""
-    kept = lru_cache(KEPT)(answer)
-
-    @wraps(answer)
-    def asked(question: Question, *more: More.args, **named: More.kwargs) -> Answer:
-        found: Answer = kept(question.stream, *more, **named)
-        return found
-
-    return asked
-
-
 class Errors(NamedTuple):
     """Curves of errors against rows over coefficients."""
 
@@ -265,9 +251,13 @@ class Errors(NamedTuple):
     lam: Array
 
 
-@_of_stream
 def streamed(question: Question, best: bool = False) -> Errors:
     """The error of Mini-AMP, or the least possible one, after each batch."""
+    return _streamed(question.stream, best)
+
+
+@lru_cache(KEPT)
+def _streamed(question: Question, best: bool) -> Errors:
     prior, channel = question.model
     kind = theory.OptimalBatch if best else theory.ConvergedBatch
     law, steps = theory.Law(prior), []
@@ -278,17 +268,25 @@ def streamed(question: Question, best: bool = False) -> Errors:
     return Errors(np.cumsum(question.batches), mse, lam)
 
 
-@_of_stream
 def at_once(question: Question, points: int) -> theory.Curve:
     """The error when all rows are absorbed at once."""
+    return _at_once(question.stream, points)
+
+
+@lru_cache(KEPT)
+def _at_once(question: Question, points: int) -> theory.Curve:
     prior, channel = question.model
     alphas = np.linspace(0.0, _end(question), points + 1)[1:]
     return theory.offline_curve(prior, channel, alphas, **question.spectrum(question.batches[0]))
 
 
-@_of_stream
 def row_by_row(question: Question) -> theory.Curve | None:
     """The error when single rows are absorbed; known for independent entries only."""
+    return _row_by_row(question.stream)
+
+
+@lru_cache(KEPT)
+def _row_by_row(question: Question) -> theory.Curve | None:
     if question.design != "independent":
         return None
     prior, channel = question.model
@@ -325,7 +323,7 @@ def landscape(question: Question) -> Landscape:
 
 
 @lru_cache(64)
-def _diagram(prior: str, channel: str, level: str, fixed: float, size: int) -> Any:
+def _diagram(prior: str, channel: str, level: str, fixed: float, size: int) -> theory.PhaseDiagram:
     question = Question(prior=prior, channel=channel, rho=fixed if level == "noise" else 0.3)
     if level == "sparsity":
         question = Question(prior=prior, channel=channel, noise=fixed)

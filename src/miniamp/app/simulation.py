@@ -55,14 +55,16 @@ class Simulation:
         rng = np.random.default_rng(self._seed)
         x = prior.sample(rng, FEATURES)
         belief = Posterior(prior, size=FEATURES)
-        kind = evidence.Batch if self.question.design == "independent" else evidence.RobustBatch
         for size in self.question.batches:
             if self._stopped:
                 break
             Phi = drawn(self.question, size, rng)
             y = channel.sample(rng, Phi @ x)
             try:
-                belief, _ = absorb(belief, kind(Phi, y, channel))
+                if self.question.design == "independent":
+                    belief, _ = absorb(belief, evidence.Batch(Phi, y, channel))
+                else:
+                    belief, _ = absorb(belief, evidence.RobustBatch(Phi, y, channel))
             except MiniampError:
                 self.refused += 1
             self.mse.append(float(np.mean((belief.mean - x) ** 2)))

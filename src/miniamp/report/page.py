@@ -152,6 +152,7 @@ def _plotly_source() -> str:
 
 
 def resource(name: str) -> str:
+    """A style sheet or a script that pages have in common."""
     return (resources.files("miniamp.report") / name).read_text(encoding="utf-8")
 
 
