@@ -83,7 +83,7 @@ def partial_fit() -> dict[str, object]:
 
 def fit() -> dict[str, object]:
     """Follow `miniamp fit` on a CSV file, and count how often it opens that file."""
-    from miniamp.cli import main
+    from miniamp.cli import main  # noqa: PLC0415 (optional: needs typer)
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.csv"

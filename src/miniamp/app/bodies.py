@@ -166,7 +166,7 @@ def _kind(value: object) -> str:
 def _arrow(content: bytes, names: Names, most_rows: int) -> Rows:
     """The rows of an Arrow stream: columns by name, or in order where the model has no names."""
     try:
-        import pyarrow as pa
+        import pyarrow as pa  # noqa: PLC0415 (optional)
     except ImportError:
         raise FormatError("body", "Arrow", "JSON: the server has no pyarrow", "send JSON") from None
     try:

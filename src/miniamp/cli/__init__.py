@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in given
     given = [word for word in given if word != "--debug"]
     try:
-        from miniamp.cli.app import command
+        from miniamp.cli.app import command  # noqa: PLC0415 (optional: typer may be missing)
     except ModuleNotFoundError as error:
         if debug or error.name not in ("typer", "rich"):
             raise

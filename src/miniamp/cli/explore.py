@@ -14,7 +14,7 @@ def explore(host: Host = "127.0.0.1", port: Port = 8643) -> None:
 
     Example: miniamp explore --port 8643
     """
-    from miniamp.app.explorer import application
-    from miniamp.app.look import run
+    from miniamp.app.explorer import application  # noqa: PLC0415 (optional: the extra app)
+    from miniamp.app.look import run  # noqa: PLC0415 (optional: the extra app)
 
     run(application(), host, port)

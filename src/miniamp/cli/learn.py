@@ -176,7 +176,7 @@ class Interruption:
         # Signals can be caught in the main thread only; elsewhere nobody sends them.
         if threading.current_thread() is threading.main_thread():
             if find_spec("pyarrow") is not None:
-                import pyarrow as pa
+                import pyarrow as pa  # noqa: PLC0415 (optional)
 
                 # It would put a handler of its own in the place of ours while it reads, and a
                 # signal at the wrong moment was lost: 2 of 122.

@@ -148,7 +148,7 @@ def _plain(found: Plan) -> dict[str, object]:
 
 def _draw(found: Plan, path: Path) -> None:
     try:
-        from matplotlib.figure import Figure
+        from matplotlib.figure import Figure  # noqa: PLC0415 (optional)
     except ImportError:
         raise MissingExtraError(
             "--plot", "", "matplotlib to be installed", 'pip install "miniamp[report]"'

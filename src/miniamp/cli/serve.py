@@ -53,9 +53,9 @@ def serve(
 
     Example: miniamp serve houses.amp --port 8642
     """
-    from miniamp import estimators
-    from miniamp.app.learner import Learner
-    from miniamp.app.service import Limits, run, service
+    from miniamp import estimators  # noqa: PLC0415 (optional: needs scikit-learn)
+    from miniamp.app.learner import Learner  # noqa: PLC0415 (optional: the extra app)
+    from miniamp.app.service import Limits, run, service  # noqa: PLC0415 (optional: the extra app)
 
     kinds = {
         "regression": estimators.MiniAMPRegressor,

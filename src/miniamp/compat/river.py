@@ -162,7 +162,7 @@ class RiverRegressor(_Adapter, base.MiniBatchRegressor):
 
     def predict_many(self, X: pd.DataFrame) -> pd.Series:
         """Predicted mean for each row of a frame."""
-        import pandas as pd
+        import pandas as pd  # noqa: PLC0415 (optional)
 
         return pd.Series(self._means(X.to_dict("records")), index=X.index)
 
@@ -240,13 +240,13 @@ class RiverClassifier(_Adapter, base.MiniBatchClassifier):
 
     def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:
         """Probability of every class seen so far, for each row of a frame."""
-        import pandas as pd
+        import pandas as pd  # noqa: PLC0415 (optional)
 
         return pd.DataFrame(self._probabilities(X.to_dict("records")), index=X.index)
 
     def predict_many(self, X: pd.DataFrame) -> pd.Series:
         """The most likely class of each row of a frame."""
-        import pandas as pd
+        import pandas as pd  # noqa: PLC0415 (optional)
 
         rows = self._probabilities(X.to_dict("records"))
         found = [max(row, key=row.__getitem__) if row else None for row in rows]

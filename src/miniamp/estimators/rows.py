@@ -262,7 +262,7 @@ def current_client(X: Collection) -> Client | None:
     if not (hasattr(X, "chunks") or _is_frame(X)):
         return None
     try:
-        from distributed import get_client
+        from distributed import get_client  # noqa: PLC0415 (optional)
 
         return get_client()
     except (ImportError, ValueError):

@@ -192,7 +192,7 @@ def accuracy(y: NDArray[np.generic], labels: NDArray[np.int64]) -> float:
 
 def _model(method: str, seed: int, features: int) -> _Clusterer:
     if method == MINI_AMP:
-        from miniamp.estimators import MiniAMPClusterer
+        from miniamp.estimators import MiniAMPClusterer  # noqa: PLC0415 (optional: needs scikit-learn)
 
         return MiniAMPClusterer(CLUSTERS, prior="nonnegative", prior_var=0.1, random_state=seed)
     from sklearn.cluster import MiniBatchKMeans

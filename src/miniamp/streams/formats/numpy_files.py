@@ -11,6 +11,7 @@ from typing import IO, NamedTuple
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
+from scipy.sparse import load_npz
 
 from miniamp import checks
 from miniamp.streams.formats.base import Format, InputFile, StandardInput, Targets, readable
@@ -174,8 +175,6 @@ class NPZ(Format):
 
 
 def _sparse_matrix(name: str) -> object:
-    from scipy.sparse import load_npz
-
     return load_npz(name)
 
 
