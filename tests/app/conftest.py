@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import shutil
 import threading
 import time
 
@@ -95,3 +96,67 @@ def _stop(server, thread, socket):
     thread.join(timeout=30)
     socket.close()
     assert not thread.is_alive()
+
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A real browser; tests that need it are skipped where there is none."""
+    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("no chromium on this machine")
+    with sync.sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def open_page(browser):
+    """A function that opens an address and gives the page; errors and foreign requests fail."""
+    contexts, problems = [], []
+
+    def opened(url, width=1280, scheme="light"):
+        size = {"width": width, "height": 900}
+        context = browser.new_context(viewport=size, color_scheme=scheme)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("dialog", lambda dialog: problems.append(f"dialog {dialog.message}"))
+        page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+        page.on("request", lambda request: check(request.url))
+        page.goto(url)
+        return page
+
+    def check(url):
+        if not url.startswith(("http://127.0.0.1", "data:", "blob:")):
+            problems.append(f"request to {url}")
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+@pytest.fixture
+def shown():
+    """A function that serves a page of Dash and gives its address."""
+    from waitress.server import create_server
+
+    servers = []
+
+    def serve(app):
+        server = create_server(app.server, host="127.0.0.1", port=0, threads=4)
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        servers.append((server, thread))
+        return f"http://127.0.0.1:{server.effective_port}/"
+
+    yield serve
+    for server, thread in servers:
+        server.close()
+        thread.join(10)

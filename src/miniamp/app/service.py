@@ -165,6 +165,7 @@ def run(app: FastAPI, host: str, port: int) -> None:
     """Serve until interrupted; port 0 takes a free one."""
     config = uvicorn.Config(app, host, port, log_level="warning", access_log=False, ws="none")
     socket = config.bind_socket()
+    socket.listen(config.backlog)  # so that whoever reads the next line can connect
     shown = f"[{host}]" if ":" in host else host
     sys.stdout.write(f"listening on http://{shown}:{socket.getsockname()[1]}\n")
     sys.stdout.flush()
