@@ -74,7 +74,7 @@ class Summary:
     def frame(self) -> pd.DataFrame:
         """The table as a pandas DataFrame indexed by name; the facts are its `attrs`."""
         try:
-            import pandas as pd
+            import pandas as pd  # noqa: PLC0415 (optional)
         except ImportError as error:
             raise MissingExtraError(
                 "summary", "", "pandas to be installed", 'pip install "miniamp[streams]"'
