@@ -69,6 +69,7 @@ def test_bad_weights_change_nothing(kind, weights):
 @pytest.mark.parametrize("error", [np.linalg.LinAlgError, KeyboardInterrupt, MemoryError])
 def test_an_error_deep_in_the_solver_changes_nothing(kind, error, monkeypatch):
     model, y = fitted(kind)
+    model.set_params(on_conflict="raise")
     before = pickle.dumps(model)
     calls = []
 
@@ -103,7 +104,7 @@ def test_an_error_in_a_later_class_changes_nothing(monkeypatch):
 
 def test_a_refused_batch_and_bad_parameters_change_nothing():
     model, y = fitted("regressor")
-    model.partial_fit(ROWS, y)
+    model.set_params(on_conflict="raise").partial_fit(ROWS, y)
     before = pickle.dumps(model)
     with pytest.raises(ConflictError):
         model.partial_fit(ROWS, -1e4 * y)
@@ -156,8 +157,8 @@ def test_rows_without_an_answer_are_refused_in_words():
     """Labels at random and no noise: no plane parts them."""
     y = np.random.default_rng(0).integers(2, size=60)
     X = np.random.default_rng(1).normal(size=(60, 3))
-    with pytest.raises(ConflictError, match=r"X, y: got 60 rows .* the estimator is unchanged"):
-        MiniAMPClassifier(noise=0.0).fit(X, y)
+    with pytest.raises(ConflictError, match=r"X, y: got 60 rows that contradict"):
+        MiniAMPClassifier(noise=0.0, on_conflict="raise").fit(X, y)
 
 
 def test_targets_too_large_to_square_change_nothing():

@@ -170,7 +170,7 @@ class RiverRegressor(_Adapter, base.MiniBatchRegressor):
         if self._state is None:
             waiting = [float(y) for _, y in self._waiting]  # type: ignore[arg-type]  # numbers
             return np.full(len(rows), np.mean(waiting) if waiting else 0.0)
-        ((channel, omega, V),) = self._predictions(self._state, rows)
+        ((channel, omega, V, _),) = self._predictions(self._state, rows)
         return np.asarray(channel.predict(omega, V)[0])
 
     @property

@@ -53,11 +53,12 @@ from miniamp.estimators.scoring import RowPrediction, Scorer
 from miniamp.estimators.settings import ModelSettings, cut, takes_amp
 from miniamp.estimators.state import FitState
 from miniamp.estimators.summary import Summary, SummaryMixin, of_coefficients
+from miniamp.estimators.uncertainty import JointUncertainty
 from miniamp.posterior import Posterior
 from miniamp.priors import ScalarPrior
 
 
-class StreamingEstimator(SummaryMixin, SaveMixin, BaseEstimator):
+class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimator):
     """A model that absorbs batches of rows; see `MiniAMPRegressor` and `MiniAMPClassifier`."""
 
     n_features_in_: int
@@ -75,6 +76,7 @@ class StreamingEstimator(SummaryMixin, SaveMixin, BaseEstimator):
         memory: int | str = "auto",
         forget: float = 1.0,
         solver: str = "auto",
+        on_conflict: str = "adapt",
         max_iter: int = 500,
         tol: float = 1e-8,
         fit_intercept: bool = True,
@@ -88,6 +90,7 @@ class StreamingEstimator(SummaryMixin, SaveMixin, BaseEstimator):
         self.memory = memory
         self.forget = forget
         self.solver = solver
+        self.on_conflict = on_conflict
         self.max_iter = max_iter
         self.tol = tol
         self.fit_intercept = fit_intercept
@@ -195,6 +198,7 @@ class StreamingEstimator(SummaryMixin, SaveMixin, BaseEstimator):
             memory=self.memory,
             forget=self.forget,
             solver=self.solver,
+            on_conflict=self.on_conflict,
             max_iter=self.max_iter,
             tol=self.tol,
             fit_intercept=self.fit_intercept,
@@ -269,8 +273,7 @@ class StreamingEstimator(SummaryMixin, SaveMixin, BaseEstimator):
         return [
             RowPrediction(
                 parts[0].channel,
-                np.concatenate([part.omega for part in parts]),
-                np.concatenate([part.V for part in parts]),
+                *(np.concatenate([part[k] for part in parts]) for k in (1, 2, 3)),
             )
             for parts in blocks
         ]

@@ -104,7 +104,7 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
 
     def decision_function(self, X: Given) -> Array:
         """Margin of each row for the second of two classes, (M,), or for each class, (M, K)."""
-        margins = [omega / np.sqrt(1.0 + V) for _, omega, V in self._predictions(X)]
+        margins = [omega / np.sqrt(1.0 + V) for _, omega, V, _ in self._predictions(X)]
         return margins[0] if len(margins) == 1 else np.stack(margins, axis=1)
 
     @property

@@ -41,6 +41,11 @@ MOST_OUTLIERS = 0.05
 STRAINED = 2.0
 
 
+#: A prior variance so many times below the largest of the latest batches has collapsed: while noise
+#: and signal are being told apart, sound streams move by factors up to 1e3.
+COLLAPSED, COLLAPSE_WINDOW = 1e-5, 200
+
+
 class HealthWarning(MiniampWarning):
     """The model does not describe the stream; the message tells in which way, and what to do."""
 
@@ -52,7 +57,7 @@ class Finding:
     Attributes
     ----------
     kind : str
-        "noise", "drift", "design", "order", "overconfidence" or "theory".
+        "noise", "drift", "design", "order", "conflict", "collapse", "overconfidence" or "theory".
     message : str
         What is seen, in plain words.
     remedy : str
@@ -120,6 +125,10 @@ def diagnose(history: History) -> HealthReport:
 
 def findings(history: History) -> list[Finding]:
     """What is wrong as of the latest batch."""
+    return [*_findings(history), *_conflicts(history), *_collapse(history)]
+
+
+def _findings(history: History) -> list[Finding]:
     if history and "sampled" in history[-1]:
         return [blocks(history[-1]["sampled"], history[-1]["rows"])]
     recent = _window(history)
@@ -144,6 +153,32 @@ def blocks(used: int, rows: int) -> Finding:
         f"{rows} rows so far.",
         "Shuffle the rows.",
     )
+
+
+def _conflicts(history: History) -> Iterator[Finding]:
+    found = history[-1].get("conflicts", ()) if history else ()
+    if found:
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        yield Finding(
+            "conflict",
+            f"A batch contradicts what was learned before: {found[0]['message']}{more}.",
+            "Check these rows. If the stream has changed, use {forget=0.95}; {on_conflict=skip} "
+            "leaves such batches out.",
+        )
+
+
+def _collapse(history: History) -> Iterator[Finding]:
+    """A prior width that has fallen to nothing: the model ignores its features from then on."""
+    if not history or not history[-1].get("prior_learned"):
+        return
+    widths = column(history[-COLLAPSE_WINDOW:], "prior_var")
+    if widths[-1] < COLLAPSED * np.nanmax(widths):
+        yield Finding(
+            "collapse",
+            f"The prior variance of the coefficients has fallen to {widths[-1]:.2g}, from "
+            f"{np.nanmax(widths):.2g}: the model ignores the features.",
+            "If they carry information, use larger batches, or give a prior object.",
+        )
 
 
 def _window(history: Sequence[Entry]) -> list[Entry]:
@@ -300,32 +335,21 @@ def _theory(recent: list[Entry], history: History) -> Iterator[Finding]:
 def conflict(
     error: ConflictError | np.linalg.LinAlgError, X: Matrix, settings: ModelSettings
 ) -> ConflictError:
-    """The same refusal of a batch, with remedies in the terms of an estimator.
-
-    Parameters
-    ----------
-    error : ConflictError or LinAlgError
-        What the solver raised.
-    X : (M, N) array or sparse matrix
-        The rows.
-    settings : ModelSettings
-        The estimator's parameters.
-    """
-    rows = X.shape[0]
-    copies = rows - _distinct(X)
+    """The same refusal of a batch, with remedies in the terms of an estimator."""
+    copies = X.shape[0] - _distinct(X)
     remedies = [f"{copies} of the rows are copies of others: drop those"] if copies else []
     if not settings.learn_noise:
         remedies.append("the noise may be larger than the one given: try {noise=learn}")
     remedies.append("if the stream itself has changed, set {forget=0.9} or start over")
-    health = getattr(error, "health", np.nan)
-    times = f" ({health:.3g} times the expected squared residuals)" if health > 1.0 else ""
+    remedies.append("or let {on_conflict=adapt} use what it can")
+    about = error if isinstance(error, ConflictError) else ConflictError("", "no solution")
     return ConflictError(
         "X, y",
-        f"{rows} rows that contradict what was learned before{times}",
-        "rows of the same stream; the estimator is unchanged",
+        f"{X.shape[0]} rows that contradict what was learned before: {about.received}",
+        about.expected,
         "; ".join(remedies),
-        health=health,
-        iteration=getattr(error, "iteration", 0),
+        health=about.health,
+        iteration=about.iteration,
     )
 
 

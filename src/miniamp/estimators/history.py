@@ -21,6 +21,18 @@ from miniamp.theory import ConvergedBatch, Law
 KEPT_BATCHES = 10_000
 
 
+class Conflict(TypedDict, total=False):
+    """What was done about a batch, or a row of it, that contradicts what was learned before."""
+
+    kind: str  #: "row", "noise", "forgotten" or "skipped"
+    factor: float  #: weight of the row, factor of the noise, share of the past that was kept
+    message: str
+    row: int  #: within the batch, from 0
+    received: float
+    expected: float
+    deviations: float
+
+
 class Entry(TypedDict, total=False):
     """What is recorded of one batch; hyper-parameters follow as prior_<name> and noise_<name>."""
 
@@ -37,10 +49,12 @@ class Entry(TypedDict, total=False):
     mean_variance: float
     noise_var: float
     noise_learned: bool
+    prior_learned: bool
     forget: float
     solver_asked: str
     weighted: bool
     sampled: int
+    conflicts: list[Conflict]
     theory_precision: float
     theory_variance: float
     theory_error: float | None

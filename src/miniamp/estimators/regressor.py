@@ -6,7 +6,6 @@ from typing import Literal, Self, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
@@ -41,6 +40,12 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
         For drifting streams: weight of everything learned before, relative to a new batch.
     solver : "auto", "amp" or "robust"
         AMP for independent features, vector AMP with memory for any; "auto" examines the rows.
+    on_conflict : "adapt", "skip" or "raise"
+        What to do with rows that contradict what was learned before. "adapt" uses what it can: a
+        row far beyond its error bars is down-weighted, a batch that contradicts the past is
+        absorbed with the noise it shows, or with less of the past where `forget` < 1. "skip" leaves
+        such a batch out, "raise" raises a ConflictError and leaves the estimator as it was. What
+        was done is in `history_`, under "conflicts", and a HealthWarning tells of it.
     max_iter, tol : int, float
         When to stop iterating a batch.
     fit_intercept : bool
@@ -72,7 +77,8 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
         Rows absorbed so far.
     history_ : list of dict
         One entry per batch, the latest 10,000: rows, iterations, solver, score and error of the
-        predictions before learning, mean variance, hyper-parameters.
+        predictions before learning, mean variance, hyper-parameters, conflicts. Rows of small
+        batches are absorbed in groups of 32, which have one entry together.
     health_ : HealthReport
         What is wrong with the model, in plain words; empty when all is well.
     n_features_in_ : int
@@ -114,21 +120,22 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
     def predict(self, X: Given, return_std: Literal[True]) -> tuple[Array, Array]: ...
     def predict(self, X: Given, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Predicted mean of y for each row, (M,); with `return_std` also its standard deviation."""
-        mean, var = self._predicted(X)
+        (predicted,) = self._predictions(X)
+        mean, var = predicted.channel.predict(predicted.omega, predicted.V)
         return (mean, np.sqrt(var)) if return_std else mean
 
     def predict_interval(self, X: Given, level: float = 0.9) -> tuple[Array, Array]:
-        """Lower and upper ends between which y lies with probability `level`, (M,) each."""
+        """Lower and upper ends between which y lies with probability `level`, (M,) each.
+
+        Where the noise is learned, quantiles of a Student t account for its own uncertainty.
+        """
         level = checks.number("level", level, above=0.0, most=1.0)
         if level == 1.0:
             raise checks.refuse("level", level, "less than 1", "nothing is certain")
-        mean, var = self._predicted(X)
-        reach = ndtri(0.5 + level / 2.0) * np.sqrt(var)
-        return mean - reach, mean + reach
-
-    def _predicted(self, X: Given) -> tuple[Array, Array]:
         (predicted,) = self._predictions(X)
-        return predicted.channel.predict(predicted.omega, predicted.V)
+        mean, var = predicted.channel.predict(predicted.omega, predicted.V)
+        reach = predicted.quantile(0.5 + level / 2.0) * np.sqrt(var)
+        return mean - reach, mean + reach
 
     @property
     def coef_(self) -> Array:

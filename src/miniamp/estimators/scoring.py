@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.special import gammaln, log_ndtr, ndtr, ndtri, stdtr, stdtrit
 
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
@@ -17,6 +17,8 @@ from miniamp.estimators.history import Entry
 LEVEL = 0.9
 #: Residuals of more standard deviations than this are outliers: six in a million if Gaussian.
 OUTLYING = 4.5
+#: A Student t of more degrees of freedom is a Gaussian, to six digits.
+MOST_DF = 1e6
 #: Probabilities are scored as at least this: a certain mistake costs much, not infinitely much.
 LEAST_PROBABILITY = 1e-15
 #: Bins of the calibration records: quantiles of predictive distributions, and probabilities.
@@ -36,6 +38,15 @@ class RowPrediction(NamedTuple):
     channel: Channel  #: how y comes from z
     omega: Array  #: (M,) means
     V: Array  #: (M,) variances
+    df: Array  #: (M,) degrees of freedom of y's Student t, infinite where the noise is certain
+
+    def quantile(self, level: float) -> Array:
+        """Quantile of y in standard deviations from its mean, (M,).
+
+        A variance that was learned is uncertain itself, so that y has the tails of a Student t.
+        """
+        found = stdtrit(np.minimum(self.df, MOST_DF), level)
+        return np.asarray(np.where(self.df < MOST_DF, found, ndtri(level)))
 
 
 #: Scores of a batch, from its targets (M, K) and the predictions of each.
@@ -49,22 +60,27 @@ def score_numbers(Y: Array, predicted: list[RowPrediction]) -> Entry:
     `surprise_std`, where the model is right. `calibration` counts the rows whose y fell in each
     twentieth of its predictive distribution: equally many where the model is right.
     """
-    y, (channel, omega, V) = Y[:, 0], predicted[0]
+    y, (channel, omega, V, df) = Y[:, 0], predicted[0]
     mean, var = channel.predict(omega, V)
     var = np.maximum(var, np.finfo(np.float64).tiny)
     square = np.square(y - mean)
-    inside = square <= ndtri(0.5 + LEVEL / 2.0) ** 2 * var
+    inside = square <= np.square(predicted[0].quantile(0.5 + LEVEL / 2.0)) * var
+    density = channel.log_partition(y, omega, V)
+    # Outliers are improbable under the model's own noise, which may have heavy tails.
+    fall = channel.log_partition(mean, omega, V) - density
+    ratio = square / var
+    chance = np.sqrt(max(2.0, float(np.var(ratio))) / len(y))
     return {
         "task": "regression",
-        "score": float(np.mean(channel.log_partition(y, omega, V))),
+        "score": float(np.mean(density + _heavier(ratio, df))),
         "error": float(np.mean(square)),
         "error_std": float(np.std(square) / np.sqrt(len(y))),
         "expected_error": float(np.mean(var)),
-        "surprise": float(np.mean(square / var)),
-        "surprise_std": float(np.sqrt(2.0 / len(y))),
+        "surprise": float(np.mean(ratio)),
+        "surprise_std": float(chance),
         "coverage": float(np.mean(inside)),
-        "outliers": int(np.sum(square > OUTLYING**2 * var)),
-        "calibration": _quantiles((y - mean) / np.sqrt(var)),
+        "outliers": int(np.sum(fall > 0.5 * OUTLYING**2)),
+        "calibration": _quantiles((y - mean) / np.sqrt(var), df),
     }
 
 
@@ -99,9 +115,18 @@ def score_labels(Y: Array, predicted: list[RowPrediction]) -> Entry:
     }
 
 
-def _quantiles(residual: Array) -> list[int]:
+def _heavier(ratio: Array, df: Array) -> Array:
+    """Log-density of a Student t over that of a Gaussian, at squared residuals over variances."""
+    nu = np.minimum(df, MOST_DF)
+    norm = gammaln(0.5 * nu + 0.5) - gammaln(0.5 * nu) - 0.5 * np.log(0.5 * nu)
+    extra = norm - 0.5 * (nu + 1.0) * np.log1p(ratio / nu) + 0.5 * ratio
+    return np.asarray(np.where(df < MOST_DF, extra, 0.0))
+
+
+def _quantiles(residual: Array, df: Array) -> list[int]:
     """How many standardised residuals lie in each of equally likely bins."""
-    place = np.minimum((QUANTILE_BINS * ndtr(residual)).astype(np.int64), QUANTILE_BINS - 1)
+    below = np.where(df < MOST_DF, stdtr(np.minimum(df, MOST_DF), residual), ndtr(residual))
+    place = np.minimum((QUANTILE_BINS * below).astype(np.int64), QUANTILE_BINS - 1)
     return [int(count) for count in np.bincount(place, minlength=QUANTILE_BINS)]
 
 
@@ -125,7 +150,7 @@ def class_probabilities(predicted: list[RowPrediction]) -> Array:
     loss .154, against .098), and odds divided by their sum too bold where labels are noisy (four
     similar classes: 11 % off on average, against 5 %). tests/estimators has both.
     """
-    chances = [channel.predict_proba(omega, V) for channel, omega, V in predicted]
+    chances = [channel.predict_proba(omega, V) for channel, omega, V, _ in predicted]
     if len(chances) == 1:
         return np.asarray(chances[0])
     minus, plus = np.moveaxis(np.stack(chances), -1, 0)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from miniamp import channels, checks, priors, theory
-from miniamp.absorb import Stop
+from miniamp.absorb import POLICIES, Stop
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import as_design
@@ -53,6 +53,7 @@ class ModelSettings:
     memory: int | None
     forget: float
     solver: str
+    on_conflict: str
     stop: Stop
     intercept: bool
     scaling: bool
@@ -69,6 +70,7 @@ class ModelSettings:
         memory: Given,
         forget: Given,
         solver: Given,
+        on_conflict: Given,
         max_iter: Given,
         tol: Given,
         fit_intercept: Given,
@@ -85,6 +87,10 @@ class ModelSettings:
             raise checks.refuse(
                 "solver", repr(solver), "'auto', 'amp' or 'robust'", "'auto' suits any rows"
             )
+        if not isinstance(on_conflict, str) or on_conflict not in POLICIES:
+            raise checks.refuse(
+                "on_conflict", repr(on_conflict), "'adapt', 'skip' or 'raise'", "choose one"
+            )
         return cls(
             prior=prior,
             learn_prior=learn_prior,
@@ -93,6 +99,7 @@ class ModelSettings:
             memory=None if _is_auto(memory) else checks.count("memory", memory, least=0),
             forget=checks.number("forget", forget, above=0.0, most=1.0),
             solver=solver,
+            on_conflict=on_conflict,
             stop=Stop(checks.count("max_iter", max_iter), checks.number("tol", tol, least=0.0)),
             intercept=bool(fit_intercept),
             # A prior object describes coefficients in the user's own units.

@@ -12,13 +12,13 @@ from typing import NamedTuple, Self, TypeAlias, cast
 import numpy as np
 
 from miniamp import checks
-from miniamp.absorb import Info, absorb
+from miniamp.absorb import absorb
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import Design, as_design
 from miniamp.errors import ConflictWarning
 from miniamp.estimators.health import findings
-from miniamp.estimators.history import Entry, History, Typical, hyper_parameters
+from miniamp.estimators.history import Conflict, Entry, History, Typical, hyper_parameters
 from miniamp.estimators.rows import Matrix, Rows
 from miniamp.estimators.saving import State
 from miniamp.estimators.scoring import RowPrediction
@@ -27,6 +27,7 @@ from miniamp.estimators.tally import Tally
 from miniamp.evidence import AutoBatch, Frame
 from miniamp.evidence.auto import choose
 from miniamp.evidence.base import project
+from miniamp.info import Adaptation, Info
 from miniamp.learning import Learn, Model
 from miniamp.priors import BasePrior
 
@@ -45,6 +46,8 @@ MOST_WAITING = 256
 BLOCKS = 0.1
 #: Rows do not wait for others where older ones would fade below this meanwhile.
 STILL_FRESH = 0.9
+#: Degrees of freedom of a prediction after very few rows: fewer have no mean.
+LEAST_DF = 1.0
 
 
 #: Makes evidence of rows, targets and a channel.
@@ -139,6 +142,8 @@ class FitState:
         """
         count = len(rows) + rows.left_out
         if self.frame is not None:
+            if self.settings.on_conflict == "raise":  # about the rows of this call alone
+                return True
             return count >= GROUP or self.settings.forget**rows.calls < STILL_FRESH
         if not self._labels:
             varied = bool(np.ptp(rows.Y, axis=0).all())
@@ -213,6 +218,7 @@ class FitState:
             **_outcome(infos),
             "mean_variance": self.y_scale**2 * float(np.mean([np.mean(m.var) for m in learned])),
             "noise_learned": self.settings.learn_noise,
+            "prior_learned": self.settings.learn_prior,
             "forget": self.settings.forget,
             "solver_asked": self.settings.solver,
             **scores,
@@ -220,6 +226,9 @@ class FitState:
         hyper_parameters(entry, "prior", [_prior(m).rescaled(self.y_scale) for m in learned])
         hyper_parameters(entry, "noise", [with_unit(m.channel, self.y_scale) for m in learned])
         typical = None
+        conflicts = [self._conflict(one) for info in infos for one in info.adapted]
+        if conflicts:
+            entry["conflicts"] = conflicts
         if rows.left_out:
             entry["sampled"] = len(rows)
         if rows.weights is not None:
@@ -231,18 +240,36 @@ class FitState:
         entry["found"] = [finding.kind for finding in findings(history)]
         return replace(self, models=tuple(learned), rows=self.rows + count, history=history)
 
+    def _conflict(self, done: Adaptation) -> Conflict:
+        """A conflict as the history records it, in the user's units."""
+        if done.outlier is None:
+            return {"kind": done.kind, "factor": done.factor, "message": str(done)}
+        y, expected = (
+            self.y_centre + self.y_scale * value
+            for value in (done.outlier.received, done.outlier.expected)
+        )
+        outlier = done.outlier._replace(received=y, expected=expected)
+        return {
+            "kind": done.kind,
+            "factor": done.factor,
+            "message": str(done._replace(outlier=outlier)),
+            "row": outlier.row,
+            "received": y,
+            "expected": expected,
+            "deviations": outlier.deviations,
+        }
+
     def _one_target(
         self, model: Model, design: Design, y: Array, make: Solver, forget: float
     ) -> tuple[Model, Info]:
-        """The model of one target after the batch.
-
-        A batch that contradicts everything before is refused, unless the stream may forget: then
-        as much is forgotten as explains the batch best.
-        """
-        new, info = self._absorb(model, design, y, make, forget)
-        if info.adapted and not info.remedy:
-            info = replace(info, remedy="; ".join(map(str, info.adapted)))
-        return new, info
+        """The model of one target after the batch; as it was where the batch is skipped."""
+        try:
+            return self._absorb(model, design, y, make, forget)
+        except np.linalg.LinAlgError:
+            if self.settings.on_conflict == "raise":
+                raise
+            skipped = (Adaptation("skipped", np.inf),)
+            return model, Info(0, False, np.zeros(1), np.inf, "", "", "no solution", skipped)
 
     def _absorb(
         self,
@@ -253,20 +280,19 @@ class FitState:
         forget: float,
     ) -> tuple[Model, Info]:
         s = self.settings
-        on_conflict = "adapt" if forget < 1.0 else "raise"
         varied = bool(np.any(y != y[0])) or model.batches > 0
         prior, noise = s.learn_prior and varied, s.learn_noise and varied
         if not (prior or noise):
             rows = make(design, y, model.channel)
             belief, info = absorb(
-                model.posterior, rows, s.stop, forget=forget, on_conflict=on_conflict
+                model.posterior, rows, s.stop, forget=forget, on_conflict=s.on_conflict
             )
             return Model(belief, model.channel, model.batches + varied), info
         own = _prior(model)
         # The sign of a feature is arbitrary: coefficients are centred on zero.
         fixed = own.centres if prior else own.names
         learn = Learn(design, y, make, fixed=fixed, noise=noise)
-        return absorb(model, learn, s.stop, forget=forget, on_conflict=on_conflict)
+        return absorb(model, learn, s.stop, forget=forget, on_conflict=s.on_conflict)
 
     def _solver(self, design: Design) -> Solver:
         """What makes evidence of a batch; the design is examined once for all targets."""
@@ -294,9 +320,17 @@ class FitState:
         for model in self.models:
             omega, V = project(model.posterior, design)
             channel = with_unit(model.channel, self.y_scale)
+            df = self._degrees_of_freedom(model, omega, V)
             omega, V = self.y_centre + self.y_scale * omega, self.y_scale**2 * V
-            predicted.append(RowPrediction(channel, omega, V))
+            predicted.append(RowPrediction(channel, omega, V, df))
         return predicted
+
+    def _degrees_of_freedom(self, model: Model, omega: Array, V: Array) -> Array:
+        """Of a prediction whose variance v is known by the information I: 2 v^2 I, (M,)."""
+        if not self.settings.learn_noise or model.noise_known <= 0.0:
+            return np.full(len(omega), np.inf)
+        var = model.channel.predict(omega, V)[1]
+        return np.maximum(2.0 * np.square(var) * model.noise_known, LEAST_DF)
 
     @property
     def rows_seen(self) -> int:

@@ -1,0 +1,243 @@
+"""Streams as they come: in any cut, order and unit the answer is the same, and errors are told."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.metrics import log_loss
+
+from miniamp import channels, priors
+from miniamp.errors import InvalidInputError
+from miniamp.estimators import HealthWarning, MiniAMPClassifier, MiniAMPRegressor
+
+
+def streamed(model, X, y, size, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HealthWarning)
+        for k in range(0, len(y), size):
+            model.partial_fit(X[k : k + size], y[k : k + size], **options)
+    return model
+
+
+def diabetes(seed, rows=300):
+    X, y = load_diabetes(return_X_y=True)
+    order = np.random.default_rng(seed).permutation(len(y))
+    X, y = X[order], y[order]
+    return X[:rows], y[:rows], X[rows:], y[rows:]
+
+
+def test_the_cut_of_a_stream_does_not_matter():
+    """Diabetes, five orders (seeds 200 to 204), 300 rows by 1, 2, 5, 20, 100 and all at once.
+
+    Errors within 10 % of each other and coverage of 90 % intervals within 0.03 (of 710 test rows:
+    its own standard deviation is 0.011, and nearly the same rows are covered in every cut).
+    """
+    errors, coverage = {}, {}
+    for size in (1, 2, 5, 20, 100, 300):
+        square, inside = [], []
+        for seed in range(200, 205):
+            X, y, Z, w = diabetes(seed)
+            model = streamed(MiniAMPRegressor(), X, y, size)
+            assert model.n_samples_seen_ == 300
+            low, high = model.predict_interval(Z, level=0.9)
+            square.append(np.mean(np.square(model.predict(Z) - w)))
+            inside.append(np.mean((low < w) & (w < high)))
+        errors[size], coverage[size] = np.mean(square), np.mean(inside)
+    assert max(errors.values()) < 1.1 * min(errors.values()), errors
+    assert max(coverage.values()) - min(coverage.values()) < 0.03, coverage
+    assert min(coverage.values()) > 0.86, coverage
+
+
+def test_rows_that_wait_are_counted_when_asked_for():
+    rng = np.random.default_rng(210)
+    X = rng.normal(size=(120, 3))
+    y = X @ [1.0, -2.0, 0.5] + 0.1 * rng.normal(size=120)
+    model = streamed(MiniAMPRegressor(), X[:100], y[:100], 50)
+    before = model.predict(X[100:])
+    model.partial_fit(X[100:], y[100:])
+    assert model.n_samples_seen_ == 120
+    assert [entry["rows"] for entry in model.history_] == [50, 50, 20]
+    assert not np.array_equal(model.predict(X[100:]), before)
+    # Asking changes nothing: the same rows are grouped with those that follow.
+    other = streamed(MiniAMPRegressor(), X[:100], y[:100], 50).partial_fit(X[100:], y[100:])
+    for one in (model, other):
+        one.partial_fit(X[:40], y[:40])
+    np.testing.assert_array_equal(model.coef_, other.coef_)
+    assert [entry["rows"] for entry in model.history_] == [50, 50, 60]
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e5, -1e9])
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+def test_units_of_the_target_do_not_matter(offset, scale):
+    """Offsets in standard deviations of y. At 1e9 of them y keeps 7 digits: 1e-6 is ten times."""
+    X, y, Z, _ = diabetes(220)
+    y = (y - y.mean()) / y.std()
+    plain = streamed(MiniAMPRegressor(), X, y, 30)
+    moved = streamed(MiniAMPRegressor(), X, scale * (y + offset), 30)
+    mean, std = plain.predict(Z, return_std=True)
+    other, other_std = moved.predict(Z, return_std=True)
+    np.testing.assert_allclose(other / scale - offset, mean, atol=1e-5)
+    np.testing.assert_allclose(other_std / scale, std, rtol=1e-5)
+    np.testing.assert_allclose(moved.coef_std_ / scale, plain.coef_std_, rtol=1e-5)
+    np.testing.assert_allclose(moved.noise_ / scale**2, plain.noise_, rtol=1e-5)
+    last, expected = moved.history_[-1], plain.history_[-1]
+    for name, power in (
+        ("error", 2),
+        ("expected_error", 2),
+        ("prior_var", 2),
+        ("mean_variance", 2),
+    ):
+        np.testing.assert_allclose(last[name] / scale**power, expected[name], rtol=1e-4)
+    np.testing.assert_allclose(last["score"] + np.log(scale), expected["score"], atol=1e-4)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e9])
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+def test_units_of_the_features_do_not_matter(offset, scale):
+    X, y, Z, _ = diabetes(221)
+    X, Z = 20.0 * X, 20.0 * Z
+    plain = streamed(MiniAMPRegressor(), X, y, 30)
+    moved = streamed(MiniAMPRegressor(), scale * (X + offset), y, 30)
+    np.testing.assert_allclose(
+        moved.predict(scale * (Z + offset)), plain.predict(Z), atol=1e-3 * y.std()
+    )
+
+
+@pytest.mark.parametrize("order", ["negatives first", "positives first"])
+def test_blocks_of_one_class_do_not_mislead(order):
+    """1200 rows of 8 features, 2 seeds, one class first: near the log loss of a random order.
+
+    The model is fitted to 256 rows of each class then, 512 of 1200, which costs about 10 %.
+    """
+    losses = {"random": [], "sorted": []}
+    for seed in range(230, 232):
+        rng = np.random.default_rng(seed)
+        coef = rng.normal(size=8)
+        X = rng.normal(size=(3000, 8))
+        y = (X @ coef + 0.5 * rng.normal(size=3000) > 1.0).astype(int)
+        X, y, Z, w = X[:1200], y[:1200], X[1200:], y[1200:]
+        for name, found in losses.items():
+            where = np.arange(1200)
+            if name == "sorted":
+                where = np.argsort(y if order == "negatives first" else -y, kind="stable")
+            model = streamed(MiniAMPClassifier(), X[where], y[where], 100, classes=[0, 1])
+            found.append(log_loss(w, model.predict_proba(Z)))
+        assert model.n_samples_seen_ == 1200
+        assert [finding.kind for finding in model.health_.findings] == ["order"]
+    assert np.mean(losses["sorted"]) < 1.3 * np.mean(losses["random"]), losses
+
+
+def test_blocks_of_one_class_in_real_data_are_told():
+    X, y = load_breast_cancer(return_X_y=True)
+    order = np.random.default_rng(233).permutation(len(y))
+    X, y = X[order], y[order]
+    where = np.argsort(y[:400], kind="stable")
+    model = MiniAMPClassifier()
+
+    def learn():
+        for k in range(0, 400, 100):
+            some = where[k : k + 100]
+            model.partial_fit(X[some], y[some], classes=[0, 1])
+
+    with pytest.warns(HealthWarning, match="The rows come in blocks of one class"):
+        learn()
+    assert log_loss(y[400:], model.predict_proba(X[400:])) < 0.2
+    # Once both classes come together, learning goes on batch by batch.
+    streamed(model, X[:400], y[:400], 50)
+    assert model.health_.past[-1][1] == "order" or "order" not in str(model.health_.findings)
+    assert model.n_samples_seen_ == 800
+
+
+def test_covariance_is_that_of_exact_inference():
+    """Gaussian prior and noise, both given: the inverse of X'X/noise + 1/var, by 7 rows."""
+    rng = np.random.default_rng(240)
+    X = rng.normal(size=(100, 5)) @ rng.normal(size=(5, 5))
+    y = X @ rng.normal(size=5) + 0.5 * rng.normal(size=100)
+    model = MiniAMPRegressor(priors.Gaussian(var=2.0), noise=0.25, fit_intercept=False)
+    streamed(model, X, y, 7)
+    exact = np.linalg.inv(X.T @ X / 0.25 + np.eye(5) / 2.0)
+    np.testing.assert_allclose(model.covariance(), exact, rtol=1e-6, atol=1e-12)
+    mean, std = model.contrast(np.eye(5))
+    np.testing.assert_allclose(mean, model.coef_)
+    np.testing.assert_allclose(std, model.coef_std_)
+    coef, intercept = model.sample_coefficients(20_000, random_state=0)
+    assert coef.shape == (20_000, 5)
+    assert not intercept.any()
+    # A covariance of 20,000 draws has a relative standard deviation of 1 %: five of them.
+    np.testing.assert_allclose(np.cov(coef.T), exact, atol=0.05 * np.abs(exact).max())
+
+
+def test_contrasts_of_one_hot_columns_are_as_sharp_as_least_squares():
+    """sex=1 minus sex=0 in diabetes: each column alone can be traded for the intercept."""
+    X, y = load_diabetes(return_X_y=True)
+    female = (X[:, 1] > 0.0).astype(float)
+    X = np.column_stack([np.delete(X, 1, axis=1), female, 1.0 - female])
+    model = streamed(MiniAMPRegressor(), X, y, 100)
+    weights = np.append(np.zeros(9), [1.0, -1.0])
+    mean, std = model.contrast(weights)
+    A = np.column_stack([X[:, :10], np.ones(len(y))])
+    coef, residual = np.linalg.lstsq(A, y, rcond=None)[:2]
+    exact = np.sqrt(residual[0] / (len(y) - 11) * np.linalg.inv(A.T @ A)[9, 9])
+    assert 0.7 * exact < std < 1.3 * exact
+    assert abs(mean - coef[9]) < 2.0 * exact
+    assert std < np.hypot(*model.coef_std_[-2:])
+
+
+def test_joint_uncertainty_says_where_it_is_not_known():
+    rng = np.random.default_rng(241)
+    X = rng.normal(size=(200, 100))
+    y = X[:, 0] + rng.normal(size=200)
+    for model in (MiniAMPRegressor(memory=0), MiniAMPRegressor(memory=20, solver="robust")):
+        with pytest.raises(InvalidInputError, match=r"memory: .*covariances are not known"):
+            model.fit(X, y).covariance()
+    known = MiniAMPRegressor(memory=101, solver="robust").fit(X, y)
+    assert known.covariance().shape == (100, 100)
+    with pytest.raises(InvalidInputError, match=r"weights: got shape \(3,\)"):
+        known.contrast(np.ones(3))
+
+
+def test_joint_uncertainty_of_several_classes():
+    rng = np.random.default_rng(242)
+    X = rng.normal(size=(300, 4))
+    model = MiniAMPClassifier().fit(X, X[:, :3].argmax(axis=1))
+    assert model.covariance().shape == (3, 4, 4)
+    mean, std = model.contrast(np.ones(4))
+    assert mean.shape == std.shape == (3,)
+    coef, intercept = model.sample_coefficients(5, random_state=0)
+    assert coef.shape == (5, 3, 4)
+    assert intercept.shape == (5, 3)
+
+
+def test_intervals_after_few_rows_have_the_tails_of_a_student_t():
+    """3 features, 12 rows, 60 problems (seed 250): 90 % intervals of 40 new rows each.
+
+    The share has a standard deviation of 0.02 (rows of one problem share their model), so 0.05 is
+    two and a half.
+    """
+    rng = np.random.default_rng(250)
+    inside, gaussian = [], []
+    for _ in range(60):
+        X = rng.normal(size=(52, 3))
+        y = X @ rng.normal(size=3) + rng.normal(size=52)
+        model = MiniAMPRegressor().fit(X[:12], y[:12])
+        low, high = model.predict_interval(X[12:], level=0.9)
+        inside.append(np.mean((low < y[12:]) & (y[12:] < high)))
+        mean, std = model.predict(X[12:], return_std=True)
+        gaussian.append(np.mean(np.abs(y[12:] - mean) < 1.645 * std))
+    assert abs(np.mean(inside) - 0.9) < 0.05
+    assert np.mean(gaussian) < np.mean(inside)
+
+
+@pytest.mark.parametrize("seed", range(260, 266))
+def test_student_t_data_under_a_student_t_model_raise_no_alarm(seed):
+    rng = np.random.default_rng(seed)
+    coef = rng.normal(size=5)
+    model = MiniAMPRegressor(noise=channels.StudentT(df=3.0, scale=0.5))
+    for _ in range(12):
+        X = rng.normal(size=(50, 5))
+        model.partial_fit(X, X @ coef + 0.5 * rng.standard_t(3.0, size=50))
+    assert not model.health_.past
