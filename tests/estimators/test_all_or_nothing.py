@@ -153,14 +153,6 @@ def test_labels_of_several_types_are_refused_by_name(labels):
         MiniAMPClassifier().fit(ROWS, np.array(labels, dtype=object))
 
 
-def test_rows_without_an_answer_are_refused_in_words():
-    """Labels at random and no noise: no plane parts them."""
-    y = np.random.default_rng(0).integers(2, size=60)
-    X = np.random.default_rng(1).normal(size=(60, 3))
-    with pytest.raises(ConflictError, match=r"X, y: got 60 rows that contradict"):
-        MiniAMPClassifier(noise=0.0, on_conflict="raise").fit(X, y)
-
-
 def test_targets_too_large_to_square_change_nothing():
     model, y = fitted("regressor")
     before = pickle.dumps(model)

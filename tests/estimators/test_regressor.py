@@ -135,15 +135,25 @@ def test_a_stream_turned_upside_down_is_refused_or_followed_as_asked():
     rng = np.random.default_rng(4)
     coef = 3.0 * rng.normal(size=10)
     X, y = linear(rng, 500, 10, coef=coef, noise=0.1)
-    steady = streamed(MiniAMPRegressor(), X, y, 50)
+    steady = streamed(MiniAMPRegressor(on_conflict="raise"), X, y, 50)
     with pytest.raises(miniamp.errors.ConflictError, match=r"set forget=0\.9"):
         steady.partial_fit(X, -y)
+    before = steady.coef_
+    steady.set_params(on_conflict="skip")
+    with pytest.warns(miniamp.estimators.HealthWarning, match="contradicts what was learned"):
+        steady.partial_fit(X, -y)
+    assert [one["kind"] for one in steady.history_[-1]["conflicts"]] == ["skipped"]
+    np.testing.assert_allclose(steady.coef_, before, rtol=1e-12)  # in new units of the features
     flexible = streamed(MiniAMPRegressor(forget=0.9), X, y, 50)
-    flexible.partial_fit(X, -y)
-    assert "the stream has changed" in flexible.history_[-1]["remedy"]
+    with pytest.warns(miniamp.estimators.HealthWarning, match="contradicts what was learned"):
+        flexible.partial_fit(X, -y)
+    assert "forgotten" in {one["kind"] for one in flexible.history_[-1]["conflicts"]}
     np.testing.assert_allclose(flexible.coef_, -coef, atol=0.2)
 
 
+@pytest.mark.filterwarnings(
+    "ignore::miniamp.estimators.HealthWarning"
+)  # outliers, under a Gaussian
 def test_channels_for_outliers_and_counts():
     rng = np.random.default_rng(5)
     coef = np.array([1.0, -0.5, 0.25])

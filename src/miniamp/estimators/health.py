@@ -172,11 +172,11 @@ def _collapse(history: History) -> Iterator[Finding]:
     if not history or not history[-1].get("prior_learned"):
         return
     widths = column(history[-COLLAPSE_WINDOW:], "prior_var")
-    if widths[-1] < COLLAPSED * np.nanmax(widths):
+    if widths[-1] < COLLAPSED * np.max(widths):
         yield Finding(
             "collapse",
             f"The prior variance of the coefficients has fallen to {widths[-1]:.2g}, from "
-            f"{np.nanmax(widths):.2g}: the model ignores the features.",
+            f"{np.max(widths):.2g}: the model ignores the features.",
             "If they carry information, use larger batches, or give a prior object.",
         )
 

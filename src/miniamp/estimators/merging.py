@@ -179,7 +179,6 @@ def _with_target_units(a: FitState, b: FitState) -> FitState:
                 model,
                 posterior=belief.with_prior(belief.prior.rescaled(factor)),
                 channel=with_unit(model.channel, factor),
-                noise_known=model.noise_known / factor**4,
             )
         )
     return replace(a, models=tuple(models), y_centre=b.y_centre, y_scale=b.y_scale)

@@ -69,7 +69,9 @@ def score_numbers(Y: Array, predicted: list[RowPrediction]) -> Entry:
     # Outliers are improbable under the model's own noise, which may have heavy tails.
     fall = channel.log_partition(mean, omega, V) - density
     ratio = square / var
-    chance = np.sqrt(max(2.0, float(np.var(ratio))) / len(y))
+    # Of Gaussian noise the squared residuals' own variance is known; heavier tails show theirs.
+    spread = 2.0 if np.allclose(2.0 * fall, ratio, rtol=1e-3) else max(2.0, float(np.var(ratio)))
+    chance = np.sqrt(spread / len(y))
     return {
         "task": "regression",
         "score": float(np.mean(density + _heavier(ratio, df))),

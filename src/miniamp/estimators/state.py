@@ -320,17 +320,12 @@ class FitState:
         for model in self.models:
             omega, V = project(model.posterior, design)
             channel = with_unit(model.channel, self.y_scale)
-            df = self._degrees_of_freedom(model, omega, V)
+            df = np.full(len(V), np.inf)
+            if model.noise_known > 0.0:
+                df = np.maximum(model.degrees_of_freedom(V), LEAST_DF)
             omega, V = self.y_centre + self.y_scale * omega, self.y_scale**2 * V
             predicted.append(RowPrediction(channel, omega, V, df))
         return predicted
-
-    def _degrees_of_freedom(self, model: Model, omega: Array, V: Array) -> Array:
-        """Of a prediction whose variance v is known by the information I: 2 v^2 I, (M,)."""
-        if not self.settings.learn_noise or model.noise_known <= 0.0:
-            return np.full(len(omega), np.inf)
-        var = model.channel.predict(omega, V)[1]
-        return np.maximum(2.0 * np.square(var) * model.noise_known, LEAST_DF)
 
     @property
     def rows_seen(self) -> int:

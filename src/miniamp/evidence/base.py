@@ -29,6 +29,9 @@ DEGREES = 4.0
 SETTLED = 1.5
 #: The noise of a batch in conflict grows until its health figure is below this.
 ENOUGH_NOISE = 2.0
+#: But never within so many standard deviations of the model's own noise, however small the others
+#: are: rows at 2.3 of them were down-weighted where the noise was given and right.
+PLAUSIBLE = 3.0
 #: Up to this share of a batch, rows beyond reason are outliers; more of them contradict the belief.
 FEW_OUTLIERS = 0.1
 #: From so many rows on, the median residual of a batch is used to see through a noise level that
@@ -172,11 +175,11 @@ def outlying(channel: Channel, y: Array, omega: Array, V: Array) -> list[Outlier
     value, so that a label, a count or heavy-tailed noise is judged by its own distribution.
     """
     got, best = _log_densities(channel, y, omega, V)
-    deviations = np.sqrt(2.0 * np.maximum(best - got, 0.0))
+    own = deviations = np.sqrt(2.0 * np.maximum(best - got, 0.0))
     if channel.shift_invariant and len(y) >= MEDIAN_ROWS:
         usual = float(np.median(deviations)) / MEDIAN
         deviations = deviations / np.clip(usual, 1.0 / np.sqrt(len(y)), 1.0)
-    where = np.flatnonzero(deviations > BEYOND)
+    where = np.flatnonzero((deviations > BEYOND) & (own > PLAUSIBLE))
     expected = channel.predict(omega, V)[0]
     return [
         Outlier(int(i), float(y[i]), float(np.broadcast_to(expected, y.shape)[i]), float(d))
