@@ -213,7 +213,9 @@ class Learn:
             posterior = posterior.stretched(np.exp(stretch))
         attempt: Attempt[Posterior, Tilt, Moments, Any] = iterated(posterior, rows, INNER)
         step = attempt.step
-        if not step.change < UNSOLVED and not attempt.info.converged:
+        with np.errstate(over="ignore"):  # AMP that diverges ends where squares overflow
+            finite = bool(np.isfinite(np.sum(np.square(step.estimate.mean))))
+        if not finite or (not step.change < UNSOLVED and not attempt.info.converged):
             return step._replace(memory=None, change=np.nan)
         if model.batches == 0 or memory is None:
             health = step.health
