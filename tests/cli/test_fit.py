@@ -172,3 +172,17 @@ def test_a_report_is_written(folder, run):
     assert "report: r.html" in ran.out
     page = (folder / "r.html").read_text()
     assert "city=Oslo" in page
+    assert "regression of y from rows.csv, 240 rows in 4 batches" in page
+
+
+def test_a_report_counts_missing_values(folder, run):
+    text = (folder / "rows.csv").read_text().splitlines()
+    for i in (7, 9):
+        text[i] = "," + text[i].split(",", 1)[1]
+    (folder / "gap.csv").write_text("\n".join(text) + "\n")
+    fit = ("fit", "gap.csv", "--target", "y", "--missing", "mean", "--batch-size", 60)
+    assert run(*fit, "--report", "r.html").code == 0
+    table = (folder / "r.html").read_text().split("<h2>Data</h2>")[1].split("</table>")[0]
+    first = table.split("<tbody><tr>")[1].split("</tr>")[0]
+    assert first.startswith("<td>a</td>")
+    assert first.endswith('<td class="number">2</td>')

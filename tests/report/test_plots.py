@@ -8,7 +8,7 @@ import pytest
 
 from miniamp import MiniAMPRegressor, report
 from miniamp.errors import InvalidInputError, MissingExtraError
-from miniamp.report import chart, page
+from miniamp.report import calibration, chart, page
 from miniamp.report.calibration import coverage_points, reliability_points
 from miniamp.report.facts import Facts
 
@@ -64,9 +64,12 @@ def test_perfect_calibration_lies_on_the_diagonal(regressor):
 ONLY = {
     "plot_balance": {"regressor", "classifier", "many_classes"},
     "plot_clusters": {"clusterer"},
+    "plot_confusion": {"classifier", "many_classes"},
     "plot_coverage": {"regressor"},
     "plot_inclusion": {"regressor"},
     "plot_reliability": {"classifier", "many_classes"},
+    "plot_residuals": {"regressor"},
+    "plot_roc": {"classifier", "many_classes"},
     "plot_variance": {"regressor", "classifier", "many_classes"},
 }
 
@@ -102,7 +105,7 @@ def test_without_plotly_the_extra_is_named(regressor, monkeypatch, tmp_path):
 def test_choices_name_the_solver_and_its_reason(regressor):
     found = {choice.what: choice for choice in report.choices(regressor)}
     assert found["solver"].chosen == "robust, 8 batches"
-    assert "few features" in found["solver"].why
+    assert found["solver"].why == regressor.history_[-1]["reason"]
     assert found["batch"].chosen == "50 rows"
 
 
@@ -118,3 +121,47 @@ def test_a_new_plot_is_on_the_page_without_another_word(regressor, tmp_path, mon
     own = chart.Chart("Mine", "Words.", chart.Axis("x"), chart.Axis("y"))
     chart.on_page(5)(lambda facts: own)
     assert page.charts(Facts.of(regressor))[0].title == "Mine"
+
+
+def test_residuals_are_those_of_unseen_rows(regressor):
+    """350 rows with noise 0.5: mean residuals within four standard errors of zero, all counted."""
+    facts = Facts.of(regressor)
+    assert facts.tally.residuals[:, 0].sum() == 350
+    series = calibration.residuals(facts).series[0]
+    rows = facts.tally.residuals[:, 0]
+    error = series.error_y / np.sqrt(rows[rows > 0.0])
+    many = rows[rows > 0.0] > 5
+    assert np.all(np.abs(series.y[many]) < 4.0 * error[many])
+
+
+@pytest.mark.filterwarnings("ignore::miniamp.estimators.HealthWarning")
+def test_a_relation_that_is_no_line_shows_in_the_residuals():
+    X = np.random.default_rng(0).normal(size=(2000, 1))
+    y = X[:, 0] + np.square(X[:, 0])
+    series = calibration.residuals(
+        Facts.of(MiniAMPRegressor(batch_size=200, random_state=0).fit(X, y))
+    ).series[0]
+    inner = np.abs(series.x - series.x.mean()) < 0.5
+    assert series.y[0] > series.y[inner].mean() + 0.3
+    assert series.y[-1] > series.y[inner].mean() + 0.3
+
+
+def test_the_confusion_matrix_counts_every_unseen_row(many_classes):
+    cells = calibration.confusion(Facts.of(many_classes)).cells
+    np.testing.assert_allclose(cells.shares.sum(axis=1), 1.0)
+    assert many_classes._state.tally.confusion.sum() == 240
+    assert cells.texts[0][0].startswith(f"{many_classes._state.tally.confusion[0, 0]:.0f} (")
+
+
+def test_roc_curves_rise_from_none_to_all(many_classes):
+    for series in calibration.roc(Facts.of(many_classes)).series:
+        assert (series.x[0], series.y[0]) == (0.0, 0.0)
+        assert (series.x[-1], series.y[-1]) == (1.0, 1.0)
+        assert np.all(np.diff(series.x) >= 0.0)
+        assert np.all(np.diff(series.y) >= 0.0)
+
+
+def test_a_classifier_shows_one_curve_of_health(classifier):
+    chart = page.charts(Facts.of(classifier))
+    (series,) = next(one for one in chart if one.title == "Health").series
+    assert series.name == "Brier score, unseen rows"

@@ -58,6 +58,7 @@ def test_every_kind_of_estimator_has_a_page(model, tmp_path):
     assert seen.headings[0] == "A <stream>"
     assert "What was chosen, and why" in seen.headings
     assert "Health" in seen.headings
+    assert any(heading.startswith("Table of ") for heading in seen.headings)
     assert seen.fetched == []
     assert len(figures(text)) == text.count('class="plot"')
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
@@ -70,6 +71,9 @@ def test_a_regression_shows_all_that_was_promised(regressor, tmp_path):
         "Coefficients",
         "Inclusion",
         "Coverage",
+        "Residuals",
+        "Table of coefficients",
+        "Data",
         "Observed against predicted error",
         "Health",
         "Learned parameters",
@@ -126,7 +130,30 @@ def test_a_folder_that_is_not_there_is_named(regressor, tmp_path):
 def test_one_batch_is_enough(tmp_path):
     X = np.random.default_rng(0).normal(size=(40, 2))
     path = write_report(MiniAMPRegressor().fit(X, X[:, 0]), tmp_path / "r.html")
-    assert "Coverage" not in outline(path.read_text(encoding="utf-8")).headings
+    headings = outline(path.read_text(encoding="utf-8")).headings
+    assert "A single batch" in headings
+    # What changes from batch to batch has nothing to show.
+    assert not {"Coverage", "Health", "Learned parameters", "Prediction error by batch"} & {
+        *headings
+    }
+    assert {"Coefficients", "Table of coefficients", "Data"} <= {*headings}
+
+
+def test_errors_are_told_for_all_rows_and_for_the_last_batch(regressor, tmp_path):
+    text = write_report(regressor, tmp_path / "r.html").read_text(encoding="utf-8")
+    scored = [e for e in regressor.history_ if "error" in e]
+    every = np.sqrt(np.average([e["error"] for e in scored], weights=[e["rows"] for e in scored]))
+    assert f"<b>{every:.4g}</b><span>root mean squared error, all unseen rows</span>" in text
+    last = np.sqrt(scored[-1]["error"])
+    assert f"<b>{last:.4g}</b><span>root mean squared error, last batch</span>" in text
+
+
+def test_tables_sort_by_the_numbers_not_by_their_text(regressor, tmp_path):
+    text = write_report(regressor, tmp_path / "r.html").read_text(encoding="utf-8")
+    table = text.split('<table class="sortable">')[1].split("</table>")[0]
+    values = [float(value) for value in re.findall(r'data-value="([^"]+)"', table)]
+    assert set(regressor.coef_.tolist()) <= set(values)
+    assert table.count("<button") == 8  # name, mean, std, ends, P(>0), inclusion, effect
 
 
 def test_long_streams_are_thinned(regressor):
@@ -146,6 +173,8 @@ def test_a_classification_shows_all_that_was_promised(kind, request, tmp_path):
         "Prediction error by batch",
         "Coefficients",
         "Reliability",
+        "Confusion matrix",
+        "ROC curve",
         "Observed against predicted error",
         "Health",
         "Remaining uncertainty",

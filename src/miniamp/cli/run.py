@@ -156,8 +156,12 @@ class Run(ABC, Generic[E]):
 
     def save(self, path: Path) -> None:
         """Write the checkpoint; it is a model that `predict` and `miniamp.load` read as well."""
+        self.named().save(path, self.state())
+
+    def state(self) -> dict[str, object]:
+        """What is saved beside the estimator."""
         assert self.learned is not None
-        state = {
+        return {
             "command": self.command,
             "source": self.source,
             "files": self.files,
@@ -165,12 +169,12 @@ class Run(ABC, Generic[E]):
             "batch_rows": self.batch_rows,
             "reading": dict(self.learned.reading),
         }
-        self.named().save(path, state)
 
     def named(self) -> E:
-        """A copy of the estimator that knows the names of its features."""
+        """A copy of the estimator that knows the names of its features, and its source."""
         named = copy.copy(self.estimator)
         named.feature_names_in_ = np.array(self.feature_names, dtype=object)
+        named.stream_ = self.state()
         return named
 
     def stream(self, again: bool = False, **more: Any) -> Stream:

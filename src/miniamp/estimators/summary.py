@@ -287,7 +287,7 @@ def of_clusters(estimator: _Clusterer, level: float, names: Sequence[str] | None
         "features": f"{len(names):,}",
         "noise (std)": much,
     }
-    note = "centres ± std; features that separate the clusters best come first"
+    note = "centres; features that separate the clusters best come first"
     title = f"{type(estimator).__name__}: {len(centres)} clusters"
     return Summary(title, facts, columns, note, level, share, spread)
 

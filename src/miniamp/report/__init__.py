@@ -1,6 +1,13 @@
 """Reports: one HTML page per fit, and each of its plots for papers (extra: report)."""
 
-from miniamp.report.calibration import plot_balance, plot_coverage, plot_reliability
+from miniamp.report.calibration import (
+    plot_balance,
+    plot_confusion,
+    plot_coverage,
+    plot_reliability,
+    plot_residuals,
+    plot_roc,
+)
 from miniamp.report.choices import Choice, choices
 from miniamp.report.coefficients import plot_clusters, plot_coefficients, plot_inclusion
 from miniamp.report.page import write_report
@@ -12,12 +19,15 @@ __all__ = [
     "plot_balance",
     "plot_clusters",
     "plot_coefficients",
+    "plot_confusion",
     "plot_coverage",
     "plot_error",
     "plot_health",
     "plot_hyper_parameters",
     "plot_inclusion",
     "plot_reliability",
+    "plot_residuals",
+    "plot_roc",
     "plot_variance",
     "write_report",
 ]

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from miniamp.arrays import Array
-from miniamp.report.chart import Axis, Chart, Series, nothing, on_page
+from miniamp.estimators.tally import VALUE_BINS, WIDEST_VALUE
+from miniamp.report.chart import Axis, Cells, Chart, Series, nothing, on_page
 from miniamp.report.draw import matplotlib
 from miniamp.report.facts import Facts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+#: Classes of a confusion matrix, and curves: more could not be read.
+MOST_CLASSES, MOST_CURVES = 12, 6
 CHANCE = "Bars: two standard deviations of chance."
 
 
@@ -167,6 +170,140 @@ def reliability_points(facts: Facts) -> tuple[Array, Array, Array, Array]:
     counts, given, came = counts[used], sums[used] / counts[used], hits[used] / counts[used]
     # Two outcomes, `given` the probability of one of them if the model is right.
     return given, came, 2.0 * np.sqrt(given * (1.0 - given) / counts), counts
+
+
+def plot_residuals(estimator: object, ax: Axes | None = None) -> Axes:
+    """Draw the residuals of a regressor against its predictions; returns the axes.
+
+    Points are means of the residuals of rows with similar predictions, bars their standard
+    deviations: a curve means a relation that is not linear, bars of different lengths a noise that
+    depends on the prediction.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp import MiniAMPRegressor
+    >>> X = np.random.default_rng(0).normal(size=(160, 2))
+    >>> model = MiniAMPRegressor(batch_size=40).fit(X, X[:, 0])
+    >>> plot_residuals(model).get_xlabel()
+    'prediction, standardised'
+    """
+    return matplotlib(residuals(Facts.of(estimator)), ax)
+
+
+@on_page(35)
+def residuals(facts: Facts) -> Chart:
+    """Mean and spread of the residuals by predicted value."""
+    count, total, square = facts.tally.residuals.T
+    used = count > 0.0
+    if facts.task != "regression" or not used.any():
+        raise _no_predictions("predictions of numbers", "a regressor")
+    width = 2.0 * WIDEST_VALUE / VALUE_BINS
+    centre = (-WIDEST_VALUE + width * (np.arange(VALUE_BINS) + 0.5))[used]
+    mean = total[used] / count[used]
+    spread = np.sqrt(np.maximum(square[used] / count[used] - np.square(mean), 0.0))
+    points = Series(
+        "residuals",
+        centre,
+        mean,
+        joined=False,
+        error_y=spread,
+        texts=[f"{int(rows):,} rows" for rows in count[used]],
+        hover="predicted %{x:.2f}: mean residual %{y:.3g} ± %{error_y.array:.2g} (%{text})",
+    )
+    words = (
+        "Mean residual, observed minus predicted, of rows with similar predictions; bars: one "
+        "standard deviation. A curve means that the relation is not linear, bars of different "
+        "lengths that the noise depends on the prediction. In units of the target's spread."
+    )
+    x, y = Axis("prediction, standardised"), Axis("residual, standardised")
+    return Chart("Residuals", words, x, y, [points], level=0.0)
+
+
+def plot_confusion(estimator: object, ax: Axes | None = None) -> Axes:
+    """Draw the confusion matrix of a classifier; returns the axes.
+
+    Every batch is predicted before it is learned from. Shares are those of a true class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp import MiniAMPClassifier
+    >>> X = np.random.default_rng(0).normal(size=(160, 2))
+    >>> model = MiniAMPClassifier(batch_size=40).fit(X, X[:, 0] > 0.0)
+    >>> plot_confusion(model).get_ylabel()
+    'true class'
+    """
+    return matplotlib(confusion(Facts.of(estimator)), ax)
+
+
+@on_page(42)
+def confusion(facts: Facts) -> Chart:
+    """Rows by true and by predicted class."""
+    counts = facts.tally.confusion[:MOST_CLASSES, :MOST_CLASSES]
+    if not counts.any():
+        raise _no_predictions("predictions of classes", "a classifier")
+    names = facts.classes[:MOST_CLASSES]
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
+    texts = [
+        [f"{count:,.0f} ({share:.0%})" for count, share in zip(*row, strict=True)]
+        for row in zip(counts, shares, strict=True)
+    ]
+    words = "Rows of each class by the class that was predicted, and their share of the class."
+    if len(names) < len(facts.classes):
+        words += f" The first {len(names)} of {len(facts.classes)}."
+    return Chart(
+        "Confusion matrix",
+        words,
+        Axis("predicted class", labels=names),
+        Axis("true class", labels=names, range=(len(names) - 0.5, -0.5)),
+        cells=Cells(shares, names, names, texts),
+        height=max(300, 110 + 44 * len(names)),
+    )
+
+
+def plot_roc(estimator: object, ax: Axes | None = None) -> Axes:
+    """Draw the ROC curve of a classifier, one per class where there are several; returns the axes.
+
+    Every batch is predicted before it is learned from.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp import MiniAMPClassifier
+    >>> X = np.random.default_rng(0).normal(size=(160, 2))
+    >>> model = MiniAMPClassifier(batch_size=40).fit(X, X[:, 0] > 0.0)
+    >>> plot_roc(model).get_xlabel()
+    'false positives'
+    """
+    return matplotlib(roc(Facts.of(estimator)), ax)
+
+
+@on_page(44)
+def roc(facts: Facts) -> Chart:
+    """True against false positives for every limit of the probability."""
+    area = facts.tally.auc
+    if area is None:
+        raise _no_predictions("predictions of classes", "a classifier")
+    # Two classes have one curve, that of the second.
+    shown = range(len(facts.classes))[1 if len(facts.classes) == 2 else 0 :][:MOST_CURVES]
+    curves = [
+        Series(facts.classes[k], *facts.tally.roc(k), hover="%{y:.1%} found, %{x:.1%} false alarms")
+        for k in shown
+    ]
+    words = (
+        "Share of a class that is found against the share of others that is taken for it, for "
+        f"every limit of the probability. Area under the curve: {area:.3f}"
+        f"{' on average' if len(curves) > 1 else ''}; 0.5 is chance, 1 is perfect."
+    )
+    return Chart(
+        "ROC curve",
+        words,
+        Axis("false positives", range=(-0.02, 1.02), percent=True),
+        Axis("true positives", range=(-0.02, 1.02), percent=True),
+        curves,
+        diagonal=(0.0, 1.0),
+    )
 
 
 def _no_predictions(what: str, kind: str) -> Exception:

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
+from miniamp.estimators.summary import Summary
+from miniamp.estimators.tally import Tally
+from miniamp.evidence import Frame
 
 #: A plot shows at most so many batches: of a longer stream, so many at even distances.
 MOST_BATCHES = 1000
@@ -31,6 +34,8 @@ class Facts:
         Rows learned from.
     features : list of str
         Names of the N features.
+    classes : list of str
+        Names of the classes of a classification.
     groups : list of str
         Names of the K rows of `mean`: one for a regression, else classes or clusters.
     mean, std : (K, N) arrays
@@ -47,6 +52,14 @@ class Facts:
         Parameters of the estimator.
     memory : int
         Remembered rows.
+    tally : Tally
+        Sums over all rows; empty for a clustering.
+    summary : Summary
+        The table of coefficients or centres.
+    units : (2, N) array
+        Centre and scale of each feature; empty for a clustering.
+    origin : dict
+        Source and target, where the command line wrote them down.
     forecast : pair (rows, errors), optional
         A curve to be drawn beside the error.
     """
@@ -56,6 +69,7 @@ class Facts:
     everything: Sequence[Mapping[str, object]]
     rows_seen: int
     features: list[str]
+    classes: list[str]
     groups: list[str]
     mean: Array
     std: Array
@@ -65,6 +79,10 @@ class Facts:
     findings: list[tuple[str, str]]
     settings: dict[str, object]
     memory: int
+    tally: Tally
+    summary: Summary
+    units: Array
+    origin: dict[str, object]
     forecast: Given = None
 
     @classmethod
@@ -83,19 +101,17 @@ class Facts:
         fitted: Any = estimator  # one of three classes that share no base of their own
         clusters = hasattr(fitted, "cluster_centers_")
         classes = getattr(fitted, "classes_", None)
+        labels = [] if classes is None else [str(name) for name in classes]
         mean = np.atleast_2d(fitted.cluster_centers_ if clusters else fitted.coef_)
         names = getattr(fitted, "feature_names_in_", [f"x{i}" for i in range(mean.shape[1])])
         return cls(
             name=type(fitted).__name__,
-            task="clustering"
-            if clusters
-            else "regression"
-            if classes is None
-            else "classification",
+            task=_task(clusters, classes),
             everything=history,
             rows_seen=int(fitted.n_samples_seen_),
             features=[str(name) for name in names],
-            groups=_groups(clusters, None if classes is None else [*map(str, classes)], len(mean)),
+            classes=labels,
+            groups=_groups(clusters, labels, len(mean)),
             mean=mean,
             std=np.atleast_2d(fitted.cluster_std_ if clusters else fitted.coef_std_),
             included=None if clusters else _included(fitted.inclusion_probability_),
@@ -104,6 +120,10 @@ class Facts:
             findings=[] if clusters else [(f.message, f.remedy) for f in fitted.health_.findings],
             settings=fitted.get_params(deep=False),
             memory=0 if clusters else _memory(fitted.posterior_),
+            tally=Tally() if clusters else fitted._learned.tally,
+            summary=fitted._summary(0.9),
+            units=np.zeros((2, 0)) if clusters else _units(fitted._learned.units),
+            origin=_origin(getattr(fitted, "stream_", None), int(fitted.n_samples_seen_)),
         )
 
     @cached_property
@@ -140,6 +160,11 @@ class Facts:
         return [np.asarray(value, dtype=float) for value in kept if value is not None]
 
     @property
+    def single(self) -> bool:
+        """Whether there was one batch: nothing changes with time, and no row was predicted."""
+        return len(self.everything) == 1
+
+    @property
     def error_name(self) -> str:
         """What the prediction error is called."""
         return "squared prediction error" if self.task == "regression" else "share of errors"
@@ -155,12 +180,34 @@ class Facts:
         return np.unique(np.linspace(0, size - 1, min(size, MOST_BATCHES)).round().astype(np.int64))
 
 
-def _groups(clusters: bool, classes: list[str] | None, size: int) -> list[str]:
+def _groups(clusters: bool, classes: list[str], size: int) -> list[str]:
     if clusters:
         return [f"cluster {k}" for k in range(size)]
-    if classes is None:
+    if not classes:
         return ["coefficient"]
     return classes if size == len(classes) else [f"{classes[1]} against {classes[0]}"]
+
+
+def _task(clusters: bool, classes: object) -> str:
+    if clusters:
+        return "clustering"
+    return "regression" if classes is None else "classification"
+
+
+def _units(frame: Frame) -> Array:
+    return np.stack([frame.centre, frame.scale])
+
+
+def _origin(saved: object, rows: int) -> dict[str, object]:
+    """Source, target and missing values per feature, of a model from the command line."""
+    if not isinstance(saved, dict) or "reading" not in saved:
+        return {}
+    source = "standard input" if saved["source"] == "-" else saved["source"]
+    origin = {"source": source, "target": saved["options"].get("target")}
+    means = saved["reading"].get("means")
+    if means is not None:
+        origin["missing"] = np.maximum(rows - np.asarray(means["count"], dtype=float), 0.0)
+    return origin
 
 
 def _included(given: Array) -> Array | None:

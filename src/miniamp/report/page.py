@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 import miniamp
 from miniamp import checks
 from miniamp.arrays import Given
+from miniamp.estimators.summary import TITLES, mean_over_rows
 from miniamp.report.chart import PAGE, Chart, NothingToDrawError
 from miniamp.report.choices import choices
 from miniamp.report.coefficients import overlapping
@@ -22,8 +23,23 @@ from miniamp.report.facts import Facts
 
 #: Rows of the table of batches: the latest ones.
 MOST_ROWS = 200
+#: Rows of the tables of coefficients and of features: the strongest, the first.
+MOST_COEFFICIENTS = 500
+#: Columns of probabilities.
+CHANCES = ("p_positive", "inclusion")
+#: Attribute of a cell with a number in it.
+NUMBER = ' class="number"'
 #: Columns that are shown elsewhere, or are no numbers.
-HIDDEN = {"task", "calibration", "found", "reason", "forget", "features", "noise_learned"}
+HIDDEN = {
+    "task",
+    "calibration",
+    "found",
+    "reason",
+    "forget",
+    "features",
+    "noise_learned",
+    "solver_asked",
+}
 
 
 def write_report(
@@ -36,7 +52,8 @@ def write_report(
     """Write one HTML file that shows how the fit went, and return its path.
 
     Observed and predicted error by batch, coefficients with intervals, inclusion probabilities,
-    calibration, health, learned parameters, clusters, and what was chosen and why. The file needs
+    calibration, residuals or confusion matrix and ROC curve, health, learned parameters, clusters,
+    sortable tables of coefficients and of the data, and what was chosen and why. The file needs
     no network, fits a phone, and follows the reader's light or dark.
 
     Parameters
@@ -128,6 +145,8 @@ def _page(facts: Facts, drawn: list[Chart], title: str) -> str:
 <div class="cards">
 {_verdict(facts)}
 {cards}
+{_coefficients(facts)}
+{_data(facts)}
 {_choices(facts)}
 {_batches(facts)}
 </div>
@@ -159,36 +178,56 @@ def resource(name: str) -> str:
 def _lead(facts: Facts) -> str:
     batches = len(facts.everything)
     unit = "batch" if batches == 1 else "batches"
+    target, source = facts.origin.get("target"), facts.origin.get("source")
+    about = f" of {target}" if target else ""
     return (
-        f"{facts.name}: {facts.rows_seen:,} rows in {batches:,} {unit}, "
-        f"{len(facts.features):,} features."
+        f"{facts.name}: {facts.task}{about}{f' from {source}' if source else ''}, "
+        f"{facts.rows_seen:,} rows in {batches:,} {unit}, {len(facts.features):,} features."
     )
 
 
 def _tiles(facts: Facts) -> str:
-    last = facts.history[-1]
     tiles = [("rows learned from", f"{facts.rows_seen:,}")]
-    error, expected = (facts.column(name)[-1] for name in ("error", "expected_error"))
     if facts.task == "clustering":
         tiles += [("clusters", f"{len(facts.groups)}")]
         tiles += [("noise, standard deviation", f"{np.sqrt(np.mean(facts.noise)):.4g}")]
-    elif np.isfinite(error) and facts.task == "regression":
-        tiles += [("root mean squared error, last batch", f"{np.sqrt(error):.4g}")]
-        tiles += [("predicted by the model", f"{np.sqrt(expected):.4g}")]
-    elif np.isfinite(error):
-        tiles += [("errors, last batch", f"{error:.1%}")]
-        tiles += [("predicted by the model", f"{expected:.1%}")]
-    if facts.has("coverage"):
-        weights = facts.column("rows") * np.isfinite(facts.column("coverage"))
-        inside = np.nansum(weights * facts.column("coverage")) / weights.sum()
-        tiles += [("of outcomes in their 90 % interval", f"{inside:.1%}")]
+    else:
+        tiles += _errors(facts)
     if facts.included is not None:
         tiles += [("coefficients that are not zero", f"{facts.included.sum():.3g}")]
-    tiles += [("iterations, last batch", f"{last['iterations']}")]
     return "\n".join(
         f'<div class="tile"><b>{safe(value)}</b><span>{safe(name)}</span></div>'
         for name, value in tiles
     )
+
+
+def _errors(facts: Facts) -> list[tuple[str, str]]:
+    """Errors on unseen rows: over all rows, in the last batch, and as predicted."""
+    every = mean_over_rows(facts.everything, "error")
+    if every is None:
+        return []
+    error, expected = (facts.column(name)[-1] for name in ("error", "expected_error"))
+    numbers = facts.task == "regression"
+    name = "root mean squared error" if numbers else "share of errors"
+
+    def shown(value: float) -> str:
+        return f"{np.sqrt(value):.4g}" if numbers else f"{value:.1%}"
+
+    tiles = [
+        (f"{name}, all unseen rows", shown(every)),
+        (f"{name}, last batch", shown(error)),
+        ("the same as predicted by the model", shown(expected)),
+    ]
+    inside = mean_over_rows(facts.everything, "coverage")
+    if numbers and facts.tally.r2 is not None:
+        tiles += [("R², unseen rows", f"{facts.tally.r2:.4f}")]
+    if inside is not None:
+        tiles += [("of outcomes in their 90 % interval", f"{inside:.1%}")]
+    if not numbers:
+        loss = mean_over_rows(facts.everything, "score")
+        tiles += [("log loss", "" if loss is None else f"{-loss:.4g}")]
+        tiles += [("area under the ROC curve", f"{facts.tally.auc or np.nan:.4f}")]
+    return tiles
 
 
 def _verdict(facts: Facts) -> str:
@@ -196,6 +235,11 @@ def _verdict(facts: Facts) -> str:
     well = ("No problems found", "The observed errors are what the model predicted, up to chance.")
     if facts.task == "clustering":
         well = ("All clusters are separate", "No two centres are close compared with the noise.")
+    if facts.single and not found:
+        well = (
+            "A single batch",
+            "No row was predicted before it was learned from: use smaller batches to see errors.",
+        )
     kind = "finding" if found else "well"
     return "\n".join(
         f'<section class="card wide {kind}"><h2>{safe(message)}</h2>'
@@ -215,10 +259,60 @@ def _card(chart: Chart, i: int) -> str:
     )
 
 
-def _choices(facts: Facts) -> str:
+def _section(title: str, words: str, content: str, kind: str = "table") -> str:
+    about = f'<p class="words">{safe(words)}</p>' if words else ""
     return (
-        '<section class="card wide"><h2>What was chosen, and why</h2><div class="table">'
-        f"{_table(('what', 'chosen', 'why'), choices(facts))}</div></section>"
+        f'<section class="card wide"><h2>{safe(title)}</h2>{about}'
+        f'<div class="{kind}">{content}</div></section>'
+    )
+
+
+def _coefficients(facts: Facts) -> str:
+    """The table of coefficients or centres, which sorts by a click on a heading."""
+    found, columns = facts.summary, facts.summary.columns
+    order = np.argsort(-found.strength, kind="stable")[:MOST_COEFFICIENTS].tolist()
+    titles = {"lower": "5 %", "upper": "95 %", **TITLES, "name": "feature"}
+    rows = [
+        [
+            round(v[i], 4) if name in ("p_positive", "inclusion") else v[i]
+            for name, v in columns.items()
+        ]
+        for i in order
+    ]
+    words = f"Click a heading to sort. {found.note[:1].upper()}{found.note[1:]}."
+    if len(order) < len(found.strength):
+        words += f" The {len(order)} strongest of {len(found.strength):,}."
+    table = _table([titles.get(name, name) for name in columns], rows, sortable=True)
+    title = "Table of centres" if facts.task == "clustering" else "Table of coefficients"
+    return _section(title, words, table, "table numbers high")
+
+
+def _data(facts: Facts) -> str:
+    """Ranges of the features, and missing values where they were counted."""
+    if not len(facts.tally.low):
+        return ""
+    columns = {
+        "feature": facts.features,
+        "smallest": facts.tally.low.tolist(),
+        "largest": facts.tally.high.tolist(),
+        "centre": facts.units[0].tolist(),
+        "scale": facts.units[1].tolist(),
+    }
+    missing = facts.origin.get("missing")
+    if isinstance(missing, np.ndarray):
+        columns["missing"] = [int(count) for count in missing]
+    rows = list(zip(*columns.values(), strict=True))[:MOST_COEFFICIENTS]
+    words = (
+        "Ranges over all rows; centre and scale are the zero and the unit of a feature in the "
+        "model. A category is one feature per value, 0 or 1."
+    )
+    table = _table(list(columns), rows, sortable=True)
+    return _section("Data", words, table, "table numbers high")
+
+
+def _choices(facts: Facts) -> str:
+    return _section(
+        "What was chosen, and why", "", _table(("what", "chosen", "why"), choices(facts))
     )
 
 
@@ -230,25 +324,32 @@ def _batches(facts: Facts) -> str:
     rows = [[k, *(e.get(n) for n in names)] for k, e in enumerate(latest, start=start + 1)]
     head = ["batch", *(name.replace("_", " ") for name in names)]
     return (
-        f'<section class="card wide"><details><summary>Numbers of the last {len(latest):,} '
-        f'batches</summary><div class="table numbers">{_table(head, rows, "number")}</div>'
+        f'<section class="card wide"><details><summary>Batches: the latest {len(latest):,}'
+        f'</summary><div class="table numbers">{_table(head, rows)}</div>'
         "</details></section>"
     )
 
 
-def _table(head: Sequence[str], rows: Iterable[Iterable[object]], kind: str = "") -> str:
-    cell = f' class="{kind}"' if kind else ""
-    top = "".join(f"<th{cell}>{safe(name)}</th>" for name in head)
-    body = "".join(
-        f"<tr>{''.join(f'<td{cell}>{safe(_cell(value))}</td>' for value in row)}</tr>"
-        for row in rows
+def _table(head: Sequence[str], rows: Sequence[Sequence[object]], *, sortable: bool = False) -> str:
+    texts = [all(isinstance(row[k], str) for row in rows) for k in range(len(head))]
+    top = "".join(
+        f"<th{'' if text else NUMBER}>{_button(name) if sortable else safe(name)}</th>"
+        for name, text in zip(head, texts, strict=True)
     )
-    return f"<table><tr>{top}</tr>{body}</table>"
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    kind = ' class="sortable"' if sortable else ""
+    return f"<table{kind}><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _button(name: str) -> str:
+    return f'<button type="button">{safe(name)}</button>'
 
 
 def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if value is None or isinstance(value, (bool, str)):
+        text = "" if value is None else str(value)
+        return f"<td>{safe({'True': 'yes', 'False': 'no'}.get(text, text))}</td>"
+    if isinstance(value, float):
+        text = "" if np.isnan(value) else f"{value:.4g}"
+        return f'<td{NUMBER} data-value="{value!r}">{text}</td>'
+    return f"<td{NUMBER}>{safe(str(value))}</td>"

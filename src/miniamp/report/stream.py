@@ -17,7 +17,8 @@ from miniamp.report.facts import Facts
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-THEORY = "theory"
+#: There is nothing to show over time.
+SINGLE = nothing("a single batch", "at least two", "fit with a smaller {batch_size}")
 #: How far from 1 the ratios of sound batches lie, of many rows and of few: standard deviations.
 SOUND, SIGMAS = 0.25, 3.0
 #: A ratio outside these is drawn at the edge: with few iterations the first batches of a
@@ -78,7 +79,7 @@ def error(facts: Facts) -> Chart:
     if facts.forecast is not None:
         drawn.append(Series("forecast", *_pair(facts.forecast)))
     if not drawn:
-        raise nothing("a single batch", "at least two", "fit with a smaller {batch_size}")
+        raise SINGLE
     drawn = [replace(s, x=s.x[np.isfinite(s.y)], y=s.y[np.isfinite(s.y)]) for s in drawn]
     return Chart(
         title, _about_error(facts, drawn), Axis(x), Axis(y, [s.y for s in drawn]), drawn, wide=True
@@ -135,6 +136,12 @@ def plot_health(estimator: object, ax: Axes | None = None) -> Axes:
 
 
 @on_page(60)
+def _health_of_a_stream(facts: Facts) -> Chart:
+    if facts.single:
+        raise SINGLE
+    return health(facts)
+
+
 def health(facts: Facts) -> Chart:
     """Residuals over what was expected of them, 1 when all is well."""
     unseen = "squared error, unseen rows"
@@ -142,7 +149,11 @@ def health(facts: Facts) -> Chart:
         unseen = "Brier score, unseen rows"
     several = facts.task == "classification" and len(facts.groups) > 1
     fitted = "squared residuals, fitted rows" + (", worst class" if several else "")
-    named = ((unseen, "surprise"), (fitted, "health"))
+    named = [(unseen, "surprise"), (fitted, "health")]
+    if facts.task == "classification" and facts.has("surprise"):
+        # Labels that are as good as certain make the residuals of fitted rows small, whatever the
+        # model: that curve tells nothing, and hid the other one.
+        named = named[:1]
     drawn = [
         Series(name, facts.rows, np.clip(facts.column(column), LOWEST, HIGHEST))
         for name, column in named
@@ -192,6 +203,12 @@ def plot_variance(estimator: object, ax: Axes | None = None) -> Axes:
 
 
 @on_page(70)
+def _variance_of_a_stream(facts: Facts) -> Chart:
+    if facts.single:
+        raise SINGLE
+    return variance(facts)
+
+
 def variance(facts: Facts) -> Chart:
     """How far the coefficients are known, beside what theory predicts."""
     named = (("posterior", "mean_variance"), ("theory", "theory_variance"))
@@ -228,8 +245,8 @@ def plot_hyper_parameters(estimator: object, ax: Axes | None = None) -> Axes:
 
 @on_page(80)
 def _hyper_parameters_of_coefficients(facts: Facts) -> Chart:
-    if facts.task == "clustering":
-        raise nothing("a clustering", "coefficients", "its noise has a chart of its own")
+    if facts.single or facts.task == "clustering":  # whose noise has a chart of its own
+        raise SINGLE
     return hyper_parameters(facts)
 
 
