@@ -59,7 +59,7 @@ def test_names_and_parameters_come_back(tmp_path):
 def test_what_is_no_estimator_is_refused(tmp_path):
     path = tmp_path / "m.amp"
     miniamp.MiniAMPRegressor().fit(np.eye(3), np.arange(3.0)).save(path)
-    with pytest.raises(InvalidInputError, match=r"state: got 'MiniAMPRegressor'"):
+    with pytest.raises(InvalidInputError, match=r"state: 'MiniAMPRegressor'"):
         miniamp.MiniAMPClassifier.load(path)
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(CheckpointError):

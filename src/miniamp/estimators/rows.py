@@ -176,7 +176,9 @@ def matrix_of(state: Any) -> Matrix:
     if isinstance(state, np.ndarray):
         return state
     parts = (state["data"], state["indices"], state["indptr"])
-    return sp.csr_array(parts, shape=tuple(state["shape"]))
+    X = sp.csr_array(parts, shape=tuple(state["shape"]))
+    X.check_format(full_check=True)  # indices out of range would be used by compiled code
+    return X
 
 
 def repeated(weights: Array) -> tuple[NDArray[np.int64], Array | None]:

@@ -81,6 +81,11 @@ class SaveMixin(ABC):
                 repr(cls.__name__),
                 "miniamp.load finds the class by itself",
             )
+        for field in ("parameters", "fitted", "stream"):
+            if field not in state:
+                raise InvalidInputError(
+                    "state", f"no field {field!r}", "all that was saved", "save it again"
+                )
         new = cls(**state["parameters"])
         if state["fitted"]:
             new._restore(dict(state["fitted"]))
@@ -91,7 +96,9 @@ class SaveMixin(ABC):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """The estimator of this class that was saved; see `miniamp.load`."""
-        return cls.from_state(streams.load(path))
+        state = streams.load(path)
+        with streams.restoring(path):
+            return cls.from_state(state)
 
     @abstractmethod
     def _fitted(self) -> State:
@@ -132,7 +139,8 @@ def load(path: str | os.PathLike[str]) -> Any:
             "a saved estimator",
             "miniamp.streams.load reads any checkpoint",
         )
-    return SaveMixin._savable[name].from_state(state)
+    with streams.restoring(path):
+        return SaveMixin._savable[name].from_state(state)
 
 
 def labels_state(labels: Labels) -> Labels | list[object]:

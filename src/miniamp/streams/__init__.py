@@ -1,7 +1,7 @@
 """Streams: where rows come from, in bounded memory; and checkpoints, to stop and resume."""
 
 from miniamp.streams.beliefs import decode_belief, encode_belief, register
-from miniamp.streams.checkpoint import is_sound, load, previous_of, save
+from miniamp.streams.checkpoint import is_sound, load, lock, previous_of, restoring, save
 from miniamp.streams.merge import MergeWarning, merge
 from miniamp.streams.open_stream import Stream, StreamBatch, open_stream
 from miniamp.streams.parallel import Absorbed, parallel_absorb
@@ -18,10 +18,12 @@ __all__ = [
     "encode_belief",
     "is_sound",
     "load",
+    "lock",
     "merge",
     "open_stream",
     "parallel_absorb",
     "previous_of",
     "register",
+    "restoring",
     "save",
 ]

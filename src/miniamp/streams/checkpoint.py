@@ -1,21 +1,32 @@
-"""Checkpoints: one file with its own checksum, never half written."""
+"""Checkpoints: one file with its own checksum, never half written, one writer at a time."""
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-import shutil
-from collections.abc import Mapping
+import secrets
+import stat
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from miniamp import checks
 from miniamp.arrays import Given
-from miniamp.errors import CheckpointError, InvalidInputError, InvalidTypeError
+from miniamp.errors import CheckpointError, InvalidInputError, InvalidTypeError, MiniampError
 from miniamp.streams.beliefs import decoded, encoded
-from miniamp.streams.container import DamagedError, check, packed, unpacked
+from miniamp.streams.container import DamagedError, check, packed, unpacked, written_by
 
 #: Added to the path of a checkpoint for the one before it.
 PREVIOUS = ".previous"
+#: Seconds that a save waits for another process that is saving to the same path: a save takes
+#: milliseconds, so that a longer wait means a run that holds the checkpoint.
+WAIT = 10.0
+#: Threads of one process share its lock file, so they take turns here.
+_SAVING = threading.RLock()
 
 
 def save(path: str | os.PathLike[str], state: Mapping[str, object]) -> None:
@@ -23,7 +34,8 @@ def save(path: str | os.PathLike[str], state: Mapping[str, object]) -> None:
 
     The new file is written beside the old one, forced to the disk and then renamed over it, so that
     at every moment, a power cut included, `path` is either the old state or the new one. The same
-    state always gives the same bytes.
+    state always gives the same bytes. The permissions of a file that is there stay, and a symbolic
+    link stays a link: what it points to is replaced.
 
     Parameters
     ----------
@@ -31,7 +43,7 @@ def save(path: str | os.PathLike[str], state: Mapping[str, object]) -> None:
         The file.
     state : dict
         Nested dicts, lists and tuples of numbers, text, arrays, posteriors, priors and channels: a
-        belief, `batch.state()` for the place in the stream, hyper-parameters, a history. Floats
+        belief, `batch.state()` for the position in the stream, hyper-parameters, a history. Floats
         come back with the same bits, arrays with type, shape and order.
 
     Examples
@@ -46,16 +58,13 @@ def save(path: str | os.PathLike[str], state: Mapping[str, object]) -> None:
     if not isinstance(state, Mapping):
         raise InvalidTypeError("state", type(state).__name__, "a dict", "name its parts")
     content = packed(encoded(dict(state)))
-    place = Path(path)
-    try:
-        _replace(place, content)
-    except OSError as error:
-        raise checks.refuse(
-            str(place),
-            f"an error when writing it ({error.strerror})",
-            "a file that can be written",
-            "check the folder and the disk",
-        ) from None
+    place = _real(path)
+    _require_regular(place)
+    with lock(place, WAIT), _SAVING:
+        try:
+            _replace(place, content)
+        except OSError as error:
+            raise _unwritable(place, error) from error
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Given]:
@@ -67,39 +76,147 @@ def load(path: str | os.PathLike[str]) -> dict[str, Given]:
         The file is cut short, altered, or no checkpoint; its `previous` is the path of the
         checkpoint before it, if that one is sound.
     """
-    place = Path(path)
-    try:
-        content = place.read_bytes()
-    except OSError as error:
-        raise _refused(place, f"an error when reading it ({error.strerror})") from None
-    try:
-        state: Given = decoded(unpacked(content))
-    except DamagedError as error:
-        raise _refused(place, str(error)) from None
-    except InvalidInputError as error:
-        raise _refused(place, f"{error.argument} with {error.received}", error.remedy) from error
-    if not isinstance(state, dict):
-        raise _refused(place, f"a {type(state).__name__}")
+    place = _real(path)
+    with restoring(place):
+        state = decoded(unpacked(_content(place)))
+        if not isinstance(state, dict):
+            raise DamagedError(f"a {type(state).__name__} in the place of a state")
     return state
 
 
+@contextmanager
+def lock(path: str | os.PathLike[str], wait: float = 0.0) -> Iterator[None]:
+    """Hold a checkpoint from loading it to its last save, so that no other process changes it.
+
+    The lock is the operating system's own on a file beside the checkpoint: it ends with the process
+    that holds it, however that ends, and a lock file that is left behind locks nothing. A process
+    may enter it again. `save` takes it for its own time.
+
+    Parameters
+    ----------
+    path : path
+        The checkpoint, which need not be there yet.
+    wait : float
+        Seconds to wait for another process before refusing.
+
+    Raises
+    ------
+    InvalidInputError
+        Another process holds it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, lock(f"{folder}/m.amp"):
+    ...     save(f"{folder}/m.amp", {"rows": 10})
+    """
+    place = _real(path)
+    file = place.with_name(f".{place.name}.lock")
+    try:
+        place.parent.stat()  # filelock would make a folder that is not there
+        held = FileLock(file, thread_local=False, is_singleton=True)
+        held.acquire(timeout=wait)
+    except Timeout:
+        raise checks.refuse(
+            str(path),
+            "a checkpoint that another process is using",
+            "one process at a time",
+            "wait until it has ended, or name another file",
+        ) from None
+    except OSError as error:
+        raise _unwritable(place, error) from error
+    try:
+        yield
+    finally:
+        if held.lock_counter == 1 and os.name == "posix":
+            # While it is held: who waits for the removed file sees that and tries again.
+            with suppress(OSError):
+                file.unlink()
+        held.release()
+
+
+@contextmanager
+def restoring(path: str | os.PathLike[str]) -> Iterator[None]:
+    """The boundary of a checkpoint: whatever its content provokes is an error about the file.
+
+    Whoever repairs the checksum of a file can write anything into it, and which exceptions that
+    provokes cannot be listed.
+    """
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except OSError as error:
+        reason = f"an error when reading it ({error.strerror or error})"
+        raise _refused(Path(path), reason) from error
+    except DamagedError as error:
+        raise _refused(Path(path), str(error)) from None
+    except MiniampError as error:
+        reason = f"{error.argument}: {error.received}{_writer(Path(path))}"
+        raise _refused(Path(path), reason, error.expected, error.remedy) from error
+    except Exception as error:
+        reason = f"fields that do not fit ({type(error).__name__}: {error!s:.80})"
+        raise _refused(Path(path), reason + _writer(Path(path))) from error
+
+
 def previous_of(path: str | os.PathLike[str]) -> Path:
-    """Where the checkpoint before `path` is kept."""
-    return Path(f"{os.fspath(path)}{PREVIOUS}")
+    """Where the checkpoint before `path` is kept: beside it, or beside what a link points to."""
+    return Path(f"{_real(path)}{PREVIOUS}")
 
 
 def is_sound(path: str | os.PathLike[str]) -> bool:
     """Whether there is a whole, unaltered checkpoint at `path`."""
     try:
-        check(Path(path).read_bytes())
+        check(_content(Path(path)))
     except (OSError, DamagedError):
         return False
     return True
 
 
-def _refused(place: Path, received: str, remedy: str = "") -> CheckpointError:
+def _real(path: str | os.PathLike[str]) -> Path:
+    """The file that a path names, links followed; as it was given where there is no link."""
+    place = Path(path)
+    return place.resolve() if place.is_symlink() else place
+
+
+def _content(place: Path) -> bytes:
+    if place.exists() and not place.is_file():
+        raise DamagedError(_kind(place))
+    return place.read_bytes()
+
+
+def _require_regular(place: Path) -> None:
+    if place.exists() and not place.is_file():
+        raise checks.refuse(str(place), _kind(place), "a file", "name a file")
+
+
+def _kind(place: Path) -> str:
+    return "a folder" if place.is_dir() else "a pipe or device"
+
+
+def _writer(place: Path) -> str:
+    with suppress(OSError, DamagedError):
+        version = written_by(_content(place))
+        return f", written by miniamp {version}" if version else ""
+    return ""
+
+
+def _unwritable(place: Path, error: OSError) -> InvalidInputError:
+    return checks.refuse(
+        str(place),
+        f"an error when writing it ({error.strerror or error})",
+        "a file that can be written",
+        "check the folder and the disk",
+    )
+
+
+def _refused(
+    place: Path,
+    received: str,
+    expected: str = "a whole, unaltered checkpoint",
+    remedy: str = "",
+) -> CheckpointError:
     earlier = previous_of(place)
-    expected = "a whole, unaltered checkpoint"
     if is_sound(earlier):
         remedy = f"the previous one is sound: load {earlier}, or rename it to {place.name}"
         return CheckpointError(str(place), received, expected, remedy, previous=str(earlier))
@@ -111,55 +228,62 @@ def _refused(place: Path, received: str, remedy: str = "") -> CheckpointError:
 def _replace(place: Path, content: bytes) -> None:
     """Write beside, force to disk, keep the old one, rename over it, force the folder to disk."""
     _sweep(place)
-    fresh = place.with_name(f".{place.name}.{os.getpid()}.new")
+    mode = stat.S_IMODE(place.stat().st_mode) if place.exists() else None
+    fresh = _beside(place, "new")
     try:
-        with fresh.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        _write(fresh, content, mode)
         # A damaged file must not push out a sound previous one.
         if is_sound(place):
             _keep(place)
-        fresh.replace(place)
+        os.replace(fresh, place)  # noqa: PTH105 (one place for tests to make it fail)
     finally:
         fresh.unlink(missing_ok=True)
     _sync_folder(place.parent)
 
 
+def _beside(place: Path, ending: str) -> Path:
+    """A name that nobody can predict, nor another process of a shared folder choose."""
+    return place.with_name(f".{place.name}.{secrets.token_hex(8)}.{ending}")
+
+
+def _write(path: Path, content: bytes, mode: int | None) -> None:
+    """A new file of this content on the disk; refused by the system if the name is taken."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    handle = os.open(path, flags, 0o666 if mode is None else mode)
+    try:
+        if mode is not None and hasattr(os, "fchmod"):
+            os.fchmod(handle, mode)  # what the umask took away
+        rest = memoryview(content)
+        while rest:
+            written = os.write(handle, rest)
+            if not written:
+                raise OSError(errno.EIO, "nothing was written")
+            rest = rest[written:]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def _keep(place: Path) -> None:
     """Make the old file the previous one while it also stays where it is: no moment without it."""
-    spare = place.with_name(f".{place.name}.{os.getpid()}.old")
-    spare.unlink(missing_ok=True)
+    spare = _beside(place, "old")
     try:
-        os.link(place, spare)
-    except OSError:  # a file system without hard links
-        shutil.copyfile(place, spare)
-        with spare.open("rb+") as file:
-            os.fsync(file.fileno())
-    spare.replace(previous_of(place))
-    # After a kill between the two renames both names stand for one file, and renaming is idle.
-    spare.unlink(missing_ok=True)
+        try:
+            os.link(place, spare)
+        except OSError:  # a file system without hard links
+            _write(spare, place.read_bytes(), stat.S_IMODE(place.stat().st_mode))
+        os.replace(spare, previous_of(place))  # noqa: PTH105
+    finally:
+        # After a kill between the two renames both names stand for one file, and renaming is idle.
+        spare.unlink(missing_ok=True)
 
 
 def _sweep(place: Path) -> None:
-    """Remove what a process that was killed while saving has left; others' files stay."""
-    pattern = re.compile(rf"\.{re.escape(place.name)}\.(\d+)\.(new|old)")
+    """Remove what a process that was killed while saving has left: the lock is ours."""
+    pattern = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{16}}\.(new|old)")
     for other in place.parent.iterdir():
-        found = pattern.fullmatch(other.name)
-        if found and not _alive(int(found.group(1))):
+        if pattern.fullmatch(other.name):
             other.unlink(missing_ok=True)
-
-
-def _alive(process: int) -> bool:
-    if os.name != "posix":  # there, signal 0 would end the process
-        return process != os.getpid()
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return process != os.getpid()
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,9 +1,10 @@
 """The bytes of a checkpoint: a tree of plain values, raw arrays, and a checksum over all of it.
 
 Layout, little-endian: 8 bytes of mark, the version (u32), the length of the header (u64) and of the
-whole file (u64), the header (JSON: the tree, and type, shape and place of every array), the arrays,
-each at a multiple of 64 bytes, and SHA-256 of everything before it (32 bytes). Nothing in it is
-code: reading a file from a stranger can give wrong numbers, but runs nothing.
+whole file (u64), the header (JSON: the package's version, the tree, and type, shape and place of
+every array), the arrays, each at a multiple of 64 bytes, and SHA-256 of everything before it (32
+bytes). Nothing in it is code: reading a file from a stranger can give wrong numbers, but runs
+nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
+import miniamp
 from miniamp.errors import InvalidTypeError
 
 MARK = b"\x93MINIAMP"
@@ -47,7 +49,8 @@ def packed(tree: object) -> bytes:
         by_columns = not array.flags.c_contiguous and array.flags.f_contiguous
         places.append((array.dtype.str, list(array.shape), by_columns, offset))
         offset += _aligned(array.nbytes)
-    header = json.dumps({"tree": plain, "arrays": places}, separators=(",", ":")).encode()
+    parts = {"miniamp": miniamp.__version__, "tree": plain, "arrays": places}
+    header = json.dumps(parts, separators=(",", ":")).encode()
     begin = _aligned(_START.size + len(header))
     size = begin + offset + _DIGEST
     content = bytearray(size)
@@ -74,9 +77,21 @@ def unpacked(content: bytes) -> object:
             ).copy()
             arrays.append(raw.reshape(shape, order="F" if by_columns else "C"))
         return _restored(header["tree"], arrays)
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
-        # Whoever repairs the checksum of a file can write anything between.
-        raise DamagedError(f"a header that cannot be read ({error})") from None
+    except Exception as error:  # whoever repairs the checksum of a file can write anything
+        raise DamagedError(
+            f"a header that cannot be read ({type(error).__name__}: {error!s:.80})"
+        ) from None
+
+
+def written_by(content: bytes) -> str:
+    """The version of the package that wrote a container; nothing where it does not say."""
+    check(content)
+    _, _, length, _ = _START.unpack_from(content)
+    try:
+        version = json.loads(content[_START.size : _START.size + length]).get("miniamp")
+    except (ValueError, AttributeError, RecursionError):
+        return ""
+    return version if isinstance(version, str) else ""
 
 
 def check(content: bytes) -> None:
