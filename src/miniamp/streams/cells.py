@@ -153,8 +153,8 @@ def parsed(cell: object, index: int = 0) -> float:
     if isinstance(cell, (float, int, np.number, np.bool_)):
         try:
             return float(cell)
-        except OverflowError:  # a whole number of more than 308 digits
-            raise CellError(index, f"a number of {len(str(abs(int(cell))))} digits") from None
+        except OverflowError:  # a whole number of more than 308 digits; as 1e999 in a text
+            return math.inf if cell > 0 else -math.inf
     if cell is None:
         return math.nan
     text = cell.decode(errors="replace") if isinstance(cell, bytes) else str(cell)

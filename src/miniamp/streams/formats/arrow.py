@@ -11,7 +11,14 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from miniamp.streams.formats.base import Format, InputFile, StandardInput, Targets, readable
+from miniamp.streams.formats.base import (
+    Format,
+    InputFile,
+    StandardInput,
+    Targets,
+    readable,
+    refuse_too_many,
+)
 from miniamp.streams.pieces import (
     ArrowArray,
     Piece,
@@ -44,6 +51,11 @@ class RecordBatch(Protocol):
 
 
 def _piece(batch: RecordBatch, name: str, row: int) -> TablePiece:
+    """The batch as a piece, after every offset, index and text in it has been checked.
+
+    Unchecked, an offset out of bounds is memory of somebody else, or the end of the process.
+    """
+    batch.validate(full=True)
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     return TablePiece(name, row, batch.num_rows, dict(columns))
 
@@ -65,6 +77,7 @@ class Parquet(Format):
                 int(self._metadata.row_group(g).num_rows)
                 for g in range(self._metadata.num_row_groups)
             ]
+        refuse_too_many(self._metadata.num_columns, self.name)
 
     def count(self) -> int:
         return sum(self._groups)
@@ -127,11 +140,13 @@ class ArrowIPC(Format):
         with pa.OSFile(str(Path(self.name))) as file:
             if not self.file.head.startswith(self.marks[0]):
                 reader = pa.ipc.open_stream(file, options=options)
+                refuse_too_many(len(reader.schema.names), self.name)
                 refuse_duplicates(reader.schema.names, self.name)
                 yield from reader
                 return
             reader = pa.ipc.open_file(file, options=options)
             names = reader.schema.names
+            refuse_too_many(len(names), self.name)
             refuse_duplicates(names, self.name)
             fields = [j for j, name in enumerate(names) if columns is None or name in columns]
             if 0 < len(fields) < len(names):

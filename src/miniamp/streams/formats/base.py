@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import stat
 import sys
 import zlib
 from abc import abstractmethod
@@ -27,6 +28,18 @@ LINES = 64
 WIDEST = 1 << 24
 #: A line (or quoted field) longer than this is a file that is no text table.
 LONGEST_LINE = 1 << 26
+
+#: Limits of what a file may ask for, checked before memory is taken; SECURITY.md states them.
+#: Columns of a table: each costs an object per piece, and pyarrow aborted on 1,000,000.
+MAX_COLUMNS = 100_000
+#: Features of sparse rows, unless the user asks for more: a model of them takes 24 bytes each.
+MAX_FEATURES = 10_000_000
+#: Bytes of one row.
+MAX_ROW_BYTES = LONGEST_LINE
+#: Bytes of arrays that are read whole (targets, sparse matrices), and how many times as large as in
+#: the file they may be: 64-bit numbers of measurements pack 1 to 10 times, zeros 1,000 times.
+MAX_WHOLE_BYTES = 1 << 31
+MAX_EXPANSION = 200
 
 _GZIP = b"\x1f\x8b"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -54,6 +67,13 @@ class InputFile:
         self.path = path
         self.name = str(path)
         with readable(self.name):
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise checks.refuse(
+                    self.name,
+                    "a pipe or device",
+                    "a file",
+                    "pipe its rows into -",
+                )
             # A bare handle: a file object that is older than the generator that reads it may be
             # finalised before it when both are garbage.
             self._handle: int | None = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
@@ -223,6 +243,14 @@ class Format(Source):
     @abstractmethod
     def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
         """The rows from the first on."""
+
+
+def refuse_too_many(columns: int, name: str, most: int = MAX_COLUMNS, remedy: str = "") -> None:
+    """Refuse more columns than the limit."""
+    if columns > most:
+        raise checks.refuse(
+            name, f"{columns:,} columns", f"at most {most:,}", remedy or "split or transpose it"
+        )
 
 
 def is_text(head: bytes) -> bool:

@@ -21,6 +21,7 @@ from miniamp.streams.formats.base import (
     Targets,
     is_text,
     line_blocks,
+    refuse_too_many,
 )
 from miniamp.streams.pieces import (
     ArrowArray,
@@ -116,6 +117,7 @@ class CSV(Format):
             raise checks.refuse(
                 self.name, "lines that end with carriage returns alone", "line ends", "convert them"
             )
+        refuse_too_many(text.count(delimiter) + 1, self.name)
         cells = [cell.strip() for cell in next(standard_csv.reader([text], delimiter=delimiter))]
         if not self._header:
             return list(NumberedNames(len(cells)))

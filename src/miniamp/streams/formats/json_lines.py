@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterator
 
 from miniamp import checks
-from miniamp.streams.formats.base import Format, is_text, line_blocks
+from miniamp.streams.formats.base import Format, is_text, line_blocks, refuse_too_many
 from miniamp.streams.in_hand import record_pieces
 from miniamp.streams.pieces import Piece
 
@@ -39,8 +39,11 @@ class JSONLines(Format):
                 yield objects
 
     def _object(self, line: bytes, row: int) -> dict[str, object]:
+        refuse_too_many(line.count(b":"), f"{self.name}, row {row}")
         try:
             value = json.loads(line)
+            if b"\\u" in line:  # half a surrogate pair is no text that could be written again
+                json.dumps(value, ensure_ascii=False).encode()
         except (ValueError, RecursionError):
             value = line.decode(errors="replace")
         if not isinstance(value, dict):

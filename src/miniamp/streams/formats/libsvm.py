@@ -13,6 +13,7 @@ from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.errors import InvalidInputError
 from miniamp.streams.formats.base import (
+    MAX_FEATURES,
     Format,
     InputFile,
     StandardInput,
@@ -20,6 +21,7 @@ from miniamp.streams.formats.base import (
     is_text,
     line_blocks,
     readable,
+    refuse_too_many,
 )
 from miniamp.streams.pieces import CSR, MatrixPiece, Piece
 
@@ -61,6 +63,9 @@ class LIBSVM(Format):
             with readable(self.name, self.format):
                 least, most = self._range()
         self._base = 0 if zero_based is True or (zero_based == "auto" and least == 0) else 1
+        if n_features is None:
+            remedy = "check the largest index, or set {n_features} if there are so many"
+            refuse_too_many(most, self.name, MAX_FEATURES, remedy)
         self.n_features = most + 1 - self._base if n_features is None else n_features
         if self.n_features < 1:
             raise checks.refuse(

@@ -9,12 +9,24 @@ from contextlib import contextmanager
 from typing import IO, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.lib import format as npy
 from numpy.typing import NDArray
-from scipy.sparse import load_npz
 
 from miniamp import checks
-from miniamp.streams.formats.base import Format, InputFile, StandardInput, Targets, readable
+from miniamp.streams.formats.base import (
+    HEAD,
+    MAX_EXPANSION,
+    MAX_FEATURES,
+    MAX_ROW_BYTES,
+    MAX_WHOLE_BYTES,
+    Format,
+    InputFile,
+    StandardInput,
+    Targets,
+    readable,
+    refuse_too_many,
+)
 from miniamp.streams.in_hand import ArraySource, targets_of
 from miniamp.streams.pieces import Cells, MatrixPiece, Piece, Source, rows_per_piece, too_short
 
@@ -102,7 +114,7 @@ class NPZ(Format):
         with readable(self.name, self.format), self._archive() as archive:
             names = {entry[:-4] for entry in archive.namelist() if entry.endswith(".npy")}
             if names >= _SPARSE:
-                self._sparse = ArraySource(_sparse_matrix(self.name), targets.y)
+                self._sparse = ArraySource(self._sparse_matrix(archive), targets.y)
                 return
             self._key, self._header = self._matrix(archive)
             rows = self._header.shape[0]
@@ -122,7 +134,7 @@ class NPZ(Format):
         for entry in archive.namelist():
             if entry.endswith(".npy"):
                 with archive.open(entry) as file:
-                    headers[entry[:-4]] = _header(file, f"{self.name}:{entry}", (0, 1, 2))
+                    headers[entry[:-4]] = _header(file, f"{self.name}:{entry}", ())
         matrices = [key for key, header in headers.items() if len(header.shape) == 2]
         if "X" not in headers and len(matrices) != 1:
             raise checks.refuse(
@@ -142,6 +154,35 @@ class NPZ(Format):
             )
         return key, header
 
+    def _sparse_matrix(self, archive: zipfile.ZipFile) -> object:
+        """A scipy sparse matrix, read whole and checked before compiled code uses its indices."""
+        for entry in archive.infolist():
+            with archive.open(entry) as file:
+                header = _header(file, f"{self.name}:{entry.filename}", ())
+            self._refuse_large(entry, header)
+        shape = npy.read_array(archive.open("shape.npy"), allow_pickle=False)
+        if shape.shape != (2,) or not (0 <= shape[0] <= MAX_WHOLE_BYTES // 8):
+            raise checks.refuse(
+                self.name, f"a matrix of shape {shape}", "(rows, columns)", "save it again"
+            )
+        refuse_too_many(int(shape[1]), self.name, MAX_FEATURES)
+        with self.file.opened() as file:
+            matrix = sp.load_npz(file)
+        if hasattr(matrix, "check_format"):
+            matrix.check_format(full_check=True)
+        return matrix
+
+    def _refuse_large(self, entry: zipfile.ZipInfo, header: Header) -> None:
+        """Refuse an array that is read whole and is out of proportion to its file."""
+        limit = min(MAX_WHOLE_BYTES, max(HEAD, MAX_EXPANSION * entry.compress_size))
+        if max(header.bytes, entry.file_size) > limit:
+            raise checks.refuse(
+                f"{self.name}:{entry.filename}",
+                f"{max(header.bytes, entry.file_size):,} bytes",
+                f"at most {limit:,}, {MAX_EXPANSION} times the {entry.compress_size:,} in the file",
+                "save it with numpy.savez, uncompressed",
+            )
+
     def _targets(self, archive: zipfile.ZipFile, name: str) -> NDArray[np.generic]:
         others = [e[:-4] for e in archive.namelist() if e.endswith(".npy") and e[:-4] != self._key]
         if name not in others:
@@ -153,7 +194,16 @@ class NPZ(Format):
                 else f"an array beside {self._key!r}",
                 "name the array that holds the targets" if others else "save one with the targets",
             )
-        with archive.open(f"{name}.npy") as file:
+        entry = archive.getinfo(f"{name}.npy")
+        with archive.open(entry) as file:
+            header = _header(file, f"{self.name}:{entry.filename}", ())
+        rows = self._header.shape[0]
+        if header.shape not in ((rows,), (rows, 1)):
+            raise checks.refuse(
+                "target", f"shape {header.shape}", f"({rows},)", "give one value for each row"
+            )
+        self._refuse_large(entry, header)
+        with archive.open(entry) as file:
             targets: NDArray[np.generic] = npy.read_array(file, allow_pickle=False)
         return targets
 
@@ -172,10 +222,6 @@ class NPZ(Format):
                 X = _numbers(file, min(step, rows - begin), width, dtype, self.name)
                 y = None if self._y is None else self._y[begin : begin + step]
                 yield MatrixPiece(self.name, begin, X, y)
-
-
-def _sparse_matrix(name: str) -> object:
-    return load_npz(name)
 
 
 def _header(file: IO[bytes], name: str, dimensions: tuple[int, ...] = (2,)) -> Header:
@@ -199,6 +245,9 @@ def _checked(header: Header, name: str) -> Header:
             "two dimensions",
             "reshape it to (rows, columns)",
         )
+    width = header.shape[1]
+    if width * header.dtype.itemsize > MAX_ROW_BYTES:
+        refuse_too_many(width, name, MAX_ROW_BYTES // header.dtype.itemsize)
     if header.dtype.kind not in "fiub":
         raise checks.refuse(
             name, f"dtype {header.dtype}", "real numbers", "convert it with array.astype(float)"
