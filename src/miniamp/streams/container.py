@@ -13,11 +13,11 @@ import hashlib
 import json
 import math
 import struct
+import sys
 
 import numpy as np
 from numpy.typing import NDArray
 
-import miniamp
 from miniamp.errors import InvalidTypeError
 
 MARK = b"\x93MINIAMP"
@@ -49,7 +49,8 @@ def packed(tree: object) -> bytes:
         by_columns = not array.flags.c_contiguous and array.flags.f_contiguous
         places.append((array.dtype.str, list(array.shape), by_columns, offset))
         offset += _aligned(array.nbytes)
-    parts = {"miniamp": miniamp.__version__, "tree": plain, "arrays": places}
+    version = sys.modules["miniamp"].__version__
+    parts = {"miniamp": version, "tree": plain, "arrays": places}
     header = json.dumps(parts, separators=(",", ":")).encode()
     begin = _aligned(_START.size + len(header))
     size = begin + offset + _DIGEST
