@@ -33,7 +33,7 @@ def test_a_file_larger_than_the_limit_is_streamed_within_it(kind, benchmark, tmp
         if kind == "parquet":
             benchmark.write_parquet(path, size, 1 << 40, dictionary=True)
         else:
-            benchmark.write_csv(path, size)
+            benchmark.write_text(path, size)
         peaks.append(benchmark.measured(path)["peak_mb"])
     assert max(peaks) < benchmark.LIMIT_MB
     assert peaks[1] - peaks[0] < 40.0

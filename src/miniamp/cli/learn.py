@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
@@ -21,6 +22,7 @@ import miniamp
 from miniamp.cli import summary
 from miniamp.cli.options import require_outputs
 from miniamp.cli.run import Run, options_of
+from miniamp.streams import lock
 
 if TYPE_CHECKING:
     from miniamp.cli.run import Estimator
@@ -61,22 +63,26 @@ def execute(
     require_outputs(dict(files.values()), source)
     if report is not None:
         _ = miniamp.report  # what it lacks is reported before the work
-    options = options_of(given)
-    if checkpoint is not None and checkpoint.exists():
-        run = kind.resume(checkpoint, source, options, new_rows)
-        if not as_json:
-            sys.stderr.write(f"miniamp: resumes from {checkpoint}, {run.resumed:,} rows learned\n")
-    else:
-        run = kind(source, options)
-    outcome = learned(run, checkpoint, cast(int, given["every"]), quiet=as_json)
-    if model is not None:
-        run.save(model)
-    if report is not None:
-        miniamp.report.write_report(run.named(), report)
-    if labels is not None and label is not None:
-        label(run, labels)
-    written = {name: None if path is None else str(path) for name, (_, path) in files.items()}
-    _conclude(run, outcome, written, files["model"][0], as_json)
+    # From loading to the last save: two runs on one checkpoint would lose each other's rows.
+    with nullcontext() if checkpoint is None else lock(checkpoint):
+        options = options_of(given)
+        if checkpoint is not None and checkpoint.exists():
+            run = kind.resume(checkpoint, source, options, new_rows)
+            if not as_json:
+                sys.stderr.write(
+                    f"miniamp: resumes from {checkpoint}, {run.resumed:,} rows learned\n"
+                )
+        else:
+            run = kind(source, options)
+        outcome = learned(run, checkpoint, cast(int, given["every"]), quiet=as_json)
+        if model is not None:
+            run.save(model)
+        if report is not None:
+            miniamp.report.write_report(run.named(), report)
+        if labels is not None and label is not None:
+            label(run, labels)
+        written = {name: None if path is None else str(path) for name, (_, path) in files.items()}
+        _conclude(run, outcome, written, files["model"][0], as_json)
 
 
 def learned(
