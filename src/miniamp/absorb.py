@@ -5,13 +5,25 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Generic, NamedTuple
 
 import numpy as np
 
 from miniamp import checks
 from miniamp.errors import ConflictError, ConflictWarning, InvalidTypeError
-from miniamp.info import Adaptation, Info, Stop
+from miniamp.info import (
+    Adaptation,
+    Belief,
+    BeliefT,
+    EstimateT,
+    Evidence,
+    Info,
+    MemoryT,
+    Step,
+    Stop,
+    TiltT,
+    WholeEvidence,
+)
 
 __all__ = [
     "Adaptation",
@@ -50,105 +62,6 @@ SUSPICIOUS, KEPT, CHANGED = 3.0, (0.1, 0.01, 0.001), 5.0
 
 #: What `absorb` does with a batch that contradicts the model or the past.
 POLICIES = ("raise", "skip", "adapt")
-
-
-class Belief(Protocol):
-    """What `absorb` asks of a belief: a posterior, a model or a law of the theory."""
-
-    def scaled(self, factor: float) -> Self:
-        """The belief that counts all it has seen `factor` times: 0.5 forgets half of it."""
-
-
-BeliefT = TypeVar("BeliefT", bound=Belief)
-TiltT = TypeVar("TiltT")
-EstimateT = TypeVar("EstimateT")
-MemoryT = TypeVar("MemoryT")
-
-
-class Step(NamedTuple, Generic[TiltT, EstimateT, MemoryT]):
-    """One iteration of a piece of evidence on a belief."""
-
-    tilt: TiltT  #: the evidence's own tilt so far, to be added to the belief's
-    estimate: EstimateT  #: moments of the belief so tilted
-    memory: MemoryT  #: what the evidence carries to its next iteration (the Onsager term)
-    change: float  #: mean absolute change of the estimate over its scale, undamped
-    health: float = 1.0  #: mean g^2 / mean(-dg)
-    solved: bool = False  #: nothing is left that floating point could learn from these rows
-    ended: bool = False  #: not solved, but further iterations would not improve the estimate
-    solver: str = ""  #: which solver is at work
-    reason: str = ""  #: and why it was chosen
-    uncertainty: float = 0.0  #: posterior standard deviation, on the scale of `change`
-    #: How many rows carry `health`, (sum of -dg)^2 / sum of dg^2: few where most labels are certain
-    carried_by: float = np.inf
-
-
-class Evidence(Protocol[BeliefT, TiltT, EstimateT, MemoryT]):
-    """What `absorb` asks of evidence: drawn rows, or the typical batch of the theory."""
-
-    @property
-    def rows(self) -> int:
-        """How many observations this is; it sets how far chance may move the health figure."""
-
-    def start(self, belief: BeliefT) -> tuple[EstimateT, MemoryT]:
-        """The first estimate and an empty memory. Called once for every batch (errata B2)."""
-
-    def refine(
-        self, belief: BeliefT, estimate: EstimateT, memory: MemoryT
-    ) -> Step[TiltT, EstimateT, MemoryT]:
-        """One iteration; must leave its arguments as they are."""
-
-    def refine_all(
-        self, belief: BeliefT, estimate: EstimateT, memory: MemoryT, stop: Stop
-    ) -> tuple[list[float], Step[TiltT, EstimateT, MemoryT] | None]:
-        """The iterations of `refine` until `stop`, in one compiled call: changes, and last step.
-
-        For evidence whose iterations are short against the time between two calls. It may leave off
-        anywhere, also before the first one ([] and None): `absorb` continues with `refine`.
-        """
-
-    def conclude(self, belief: BeliefT, step: Step[TiltT, EstimateT, MemoryT]) -> BeliefT:
-        """The belief after the last step: usually `belief.tilted(step.tilt)`."""
-
-    def remedies(self) -> Iterable[tuple[str, Self]]:
-        """More careful ways to solve the same rows, tried in turn when this one fails."""
-
-    def adapted(
-        self, belief: BeliefT, step: Step[TiltT, EstimateT, MemoryT], *, sound: bool
-    ) -> tuple[Self, tuple[Adaptation, ...]] | None:
-        """The same rows as the model can bear them after `step`, and what was done to them.
-
-        None where nothing is to be done, or nothing can be.
-        """
-
-    def left_out_score(self, step: Step[TiltT, EstimateT, MemoryT]) -> float:
-        """Log-probability of each row given all others, summed; capped so that no row decides.
-
-        0 where no rows were drawn.
-        """
-
-    def diagnosis(self) -> str:
-        """What in these rows may have caused the failure; asked only after one."""
-
-
-class WholeEvidence:
-    """What evidence is given that is absorbed as a whole: no row of it can be weighed."""
-
-    def refine_all(
-        self, belief: object, estimate: object, memory: object, stop: Stop
-    ) -> tuple[list[float], None]:
-        return [], None
-
-    def remedies(self) -> Iterable[tuple[str, Self]]:
-        return ()
-
-    def adapted(self, belief: object, step: object, *, sound: bool) -> None:
-        return None
-
-    def left_out_score(self, step: object) -> float:
-        return 0.0
-
-    def diagnosis(self) -> str:
-        return ""
 
 
 class Attempt(NamedTuple, Generic[BeliefT, TiltT, EstimateT, MemoryT]):

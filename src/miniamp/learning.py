@@ -34,6 +34,10 @@ LEVERED = 1e4
 LEAST_NOISE = 1e-12
 #: A round lowers the noise at most by this factor.
 LARGEST_FALL = 10.0
+#: The noise so far was too high if a batch shows less than one over the first number of it, by the
+#: second number of standard deviations. Such a batch of 200 features and 100 rows once kept a noise
+#: 40 times too high over 900 rows.
+FAR_TOO_HIGH, SURELY = 2.0, 3.0
 #: The power of z that a first batch of labels or counts is taken to have, until left-out rows
 #: correct it.
 LABELLED = 8.0
@@ -220,7 +224,9 @@ class Learn:
         if model.batches == 0 or memory is None:
             health = step.health
         known = 2.0 * model.noise_known if self.noise and model.noise_known > 0.0 else np.inf
-        learned = self._prior(posterior, rows, step)
+        learned, total = prior, rows.total(posterior, step)
+        for _ in range(PRIOR_STEPS):
+            learned = learned.fitted(total.A, total.B, self.fixed)
         channel, noise_told = self._channel(model, rows, step)
         more, scale_told = self._stretch(model, rows, step, stretch)
         learned = learned.rescaled(float(np.exp(more)), self.fixed)
@@ -333,18 +339,34 @@ class Learn:
         noise_share = judge.output(y, omega, V)[1] / judge.output(y, omega, np.zeros(len(y)))[1]
         weights = np.ones(len(y)) if rows.weights is None else np.minimum(rows.weights[clear], 1.0)
         told = 0.5 * float(np.sum(weights * np.square(np.maximum(noise_share, 0.0))))
-        old, new = seen.unweighted().parameters(), fitted.unweighted().parameters()
-        step_size = 1.0
+        half = 0.5 * float(np.sum(weights))
+        before, step_size = model.noise_known, 1.0
         if not first:
-            known = model.noise_known + told
-            step_size = 0.5 * float(np.sum(weights)) / known if known > 0.0 else 0.0
+            before *= self._still_known(seen, fitted, half, told)
+            step_size = half / (before + told) if before + told > 0.0 else 0.0
+        old, new = seen.unweighted().parameters(), fitted.unweighted().parameters()
         values = {
             name: np.maximum(
                 old[name] + step_size * (new[name] - old[name]), old[name] / LARGEST_FALL
             )
             for name in new
         }
+        told += before - model.noise_known
         return self._floored(model, running.plain.replaced(**values)), told
+
+    def _still_known(self, seen: Channel, fitted: Channel, half: float, told: float) -> float:
+        """The part of the information so far that remains where the noise was far too high.
+
+        Rows that were hardly predicted count as if they were, while the noise is thought to be as
+        large as their uncertainty. When a batch shows that it is far lower, they count by the
+        square of the ratio.
+        """
+        if not told > 0.0:
+            return 1.0
+        growth = float(np.mean(seen.unweighted().fisher() / fitted.unweighted().fisher()))
+        ratio = max(1.0 + half * (growth - 1.0) / told, 1.0 / LARGEST_FALL)
+        surely = (1.0 - ratio) * np.sqrt(told) > SURELY
+        return ratio**2 if ratio < 1.0 / FAR_TOO_HIGH and surely else 1.0
 
     def _floored(self, model: Model, channel: Channel) -> Channel:
         """The channel with at least the noise that rounding leaves."""

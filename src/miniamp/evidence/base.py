@@ -139,9 +139,8 @@ class DrawnRows(Generic[MemoryT]):
         """Outliers down-weighted, or more noise where the whole batch is in conflict; else None."""
         if not (np.isfinite(step.change) and self.plain.takes_weights):
             return None
-        found = outlying(
-            self.plain.weighted(np.full(self.rows, 1.0 / self.noisier)), self.y, *self.cavity(step)
-        )
+        plain = self.plain.weighted(np.full(self.rows, 1.0 / self.noisier))
+        found = outlying(plain, self.y, *self.cavity(step))
         weights, noisier = self.row_weights, self.noisier
         growing = noisier > 1.0 and ENOUGH_NOISE < step.health < np.inf
         if 0 < len(found) <= max(1.0, FEW_OUTLIERS * self.rows) and not growing:
