@@ -380,19 +380,19 @@ class TestConflicts:
 
 
 def test_sparse_coefficients_are_found_in_sparse_rows():
-    # 600 x 1500, 1 % filled, seeds 80 to 82: half of such fits used to be refused. A row that alone
-    # shows a coefficient may be down-weighted as an outlier, which costs up to 3 % of the variance.
+    # 1000 x 3000, 1 % filled, seeds 80 to 82: 10 of 25 such fits used to be refused. With 6 entries
+    # per column in the place of 10, AMP does not converge on some seeds (R2 down to 0.7).
     for seed in range(80, 83):
         rng = np.random.default_rng(seed)
-        Phi = sparse.random_array((600, 1500), density=0.01, rng=rng, format="csr")
+        Phi = sparse.random_array((1000, 3000), density=0.01, rng=rng, format="csr")
         Phi.data = rng.normal(size=Phi.nnz)
-        x = np.where(rng.random(1500) < 0.01, 3.0 * rng.normal(size=1500), 0.0)
+        x = np.where(rng.random(3000) < 0.01, 3.0 * rng.normal(size=3000), 0.0)
         z = Phi @ x
-        y = z + 0.1 * np.std(z) * rng.normal(size=600)
-        model = learning.Model(Posterior(GUESS, 1500), channels.Gaussian())
+        y = z + 0.1 * np.std(z) * rng.normal(size=1000)
+        model = learning.Model(Posterior(GUESS, 3000), channels.Gaussian())
         model, info = absorb(model, learning.Learn(Phi, y, fixed=("mean",)), on_conflict="adapt")
         assert "skipped" not in {entry.kind for entry in info.adapted}
-        assert np.var(Phi @ model.mean - z) < 0.05 * np.var(z)
+        assert np.var(Phi @ model.mean - z) < 0.02 * np.var(z)
 
 
 def test_a_collinear_signal_is_learned_from_batches_below_the_number_of_features():

@@ -147,8 +147,7 @@ class _Round(NamedTuple):
     channel: Channel
     number: int
     stretch: float  #: logarithm of the factor by which all scales of z were changed so far
-    scale_told: float  #: what the rows told about it
-    noise_told: float  #: and about the noise
+    told: tuple[float, float]  #: what the rows told about it, and about the noise
     health: float  #: of a later batch at the noise before it, which this batch must not contradict
 
 
@@ -232,17 +231,9 @@ class Learn:
         learned = learned.rescaled(float(np.exp(more)), self.fixed)
         change = max(learned.change_from(prior), channel.change_from(rows.plain))
         last = number >= (ROUNDS if model.batches else FIRST_ROUNDS)
+        told = scale_told, noise_told
         done = _Round(
-            posterior,
-            rows,
-            attempt,
-            learned,
-            channel,
-            number,
-            stretch + more,
-            scale_told,
-            noise_told,
-            health,
+            posterior, rows, attempt, learned, channel, number, stretch + more, told, health
         )
         return step._replace(
             memory=done,
@@ -261,8 +252,8 @@ class Learn:
             done.attempt.belief.with_prior(done.prior),
             done.channel,
             model.batches + 1,
-            model.scale_known + done.scale_told,
-            model.noise_known + done.noise_told,
+            model.scale_known + done.told[0],
+            model.noise_known + done.told[1],
             max(model.spread, float(np.var(done.rows.y))),
         )
 
@@ -305,14 +296,6 @@ class Learn:
             self._evidence = self.solver(self.Phi, self.y, model.channel)
         return self._evidence.with_channel(model.channel)
 
-    def _prior(
-        self, posterior: Posterior, rows: DrawnRows[Any], step: Step[Any, Any, Any]
-    ) -> Prior:
-        prior, total = posterior.prior, rows.total(posterior, step)
-        for _ in range(PRIOR_STEPS):
-            prior = prior.fitted(total.A, total.B, self.fixed)
-        return prior
-
     def _channel(
         self, model: Model, rows: DrawnRows[Any], step: Step[Any, Any, Any]
     ) -> tuple[Channel, float]:
@@ -330,7 +313,7 @@ class Learn:
         omega, V = rows.cavity(step)
         clear = np.flatnonzero(LEVERED / running.plain.unweighted().fisher() > V)
         if clear.size == 0:
-            return self._floored(model, running.plain), 0.0
+            return self._bounded(model, running.plain), 0.0
         y, omega, V, seen = rows.y[clear], omega[clear], V[clear], running.channel.at(clear)
         fitted = seen.fitted(y, omega, V)
         for _ in range(NOISE_STEPS if first else 0):
@@ -345,21 +328,16 @@ class Learn:
             before *= self._still_known(seen, fitted, half, told)
             step_size = half / (before + told) if before + told > 0.0 else 0.0
         old, new = seen.unweighted().parameters(), fitted.unweighted().parameters()
-        values = {
-            name: np.maximum(
-                old[name] + step_size * (new[name] - old[name]), old[name] / LARGEST_FALL
-            )
-            for name in new
-        }
+        values = {name: old[name] + step_size * (new[name] - old[name]) for name in new}
+        values = {name: np.maximum(v, old[name] / LARGEST_FALL) for name, v in values.items()}
         told += before - model.noise_known
-        return self._floored(model, running.plain.replaced(**values)), told
+        return self._bounded(model, running.plain.replaced(**values)), told
 
     def _still_known(self, seen: Channel, fitted: Channel, half: float, told: float) -> float:
         """The part of the information so far that remains where the noise was far too high.
 
-        Rows that were hardly predicted count as if they were, while the noise is thought to be as
-        large as their uncertainty. When a batch shows that it is far lower, they count by the
-        square of the ratio.
+        Rows that were hardly predicted count in full while the noise is thought to be as large as
+        their uncertainty; once a batch shows that it is far lower, by the square of the ratio.
         """
         if not told > 0.0:
             return 1.0
@@ -368,12 +346,16 @@ class Learn:
         surely = (1.0 - ratio) * np.sqrt(told) > SURELY
         return ratio**2 if ratio < 1.0 / FAR_TOO_HIGH and surely else 1.0
 
-    def _floored(self, model: Model, channel: Channel) -> Channel:
-        """The channel with at least the noise that rounding leaves."""
-        least = LEAST_NOISE * max(model.spread, float(np.var(checks.numeric("y", self.y))))
-        if channel.has_noise and np.all(channel.unweighted().fisher() * least > 1.0):
-            return channel.with_noise(least)
-        return channel
+    def _bounded(self, model: Model, channel: Channel) -> Channel:
+        """The channel with at least the noise that rounding leaves, and at most all of y."""
+        most = max(model.spread, float(np.var(checks.numeric("y", self.y))))
+        noise = float(np.mean(1.0 / channel.unweighted().fisher()))
+        allowed = np.clip(noise, LEAST_NOISE * most, most) if most > 0.0 else noise
+        return (
+            channel.with_noise(float(allowed))
+            if channel.has_noise and allowed != noise
+            else channel
+        )
 
     def _stretch(
         self, model: Model, rows: DrawnRows[Any], step: Step[Any, Any, Any], so_far: float

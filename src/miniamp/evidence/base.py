@@ -140,7 +140,12 @@ class DrawnRows(Generic[MemoryT]):
         if not (np.isfinite(step.change) and self.plain.takes_weights):
             return None
         plain = self.plain.weighted(np.full(self.rows, 1.0 / self.noisier))
-        found = outlying(plain, self.y, *self.cavity(step))
+        # A row alone may show that a sparse coefficient is not zero. It is then off by much without
+        # itself, and explained with it.
+        fitted = self.design.times(step.estimate.mean)
+        unexplained = {row.row for row in outlying(plain, self.y, fitted, np.zeros(self.rows))}
+        away = outlying(plain, self.y, *self.cavity(step))
+        found = [row for row in away if row.row in unexplained]
         weights, noisier = self.row_weights, self.noisier
         growing = noisier > 1.0 and ENOUGH_NOISE < step.health < np.inf
         if 0 < len(found) <= max(1.0, FEW_OUTLIERS * self.rows) and not growing:
