@@ -1,25 +1,25 @@
-"""Run the benchmarks of speed: one table on the screen, its numbers in CSV, a plot.
+"""Run the benchmarks of speed: one table on the screen, its numbers in CSV, plots.
 
     python -m benchmarks [--out FOLDER] [names of cases]
 
-writes speed.csv and speed.png to benchmarks/results, or to the folder that is named.
+First what users call, against goals and peers (`benchmarks.goals`, each case in a process of its
+own); then iterations, growth and waiting times. Writes goals.csv, speed.csv, speed.png, growth.csv
+and growth.png to benchmarks/results, or to the folder that is named.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from benchmarks import growth, peers, speed, startup
-from benchmarks.timing import Row
+from benchmarks import goals, growth, peers, speed, startup
+from benchmarks.timing import RESULTS, Row, write_csv
 from miniamp.designs import threads
 
-RESULTS = Path(__file__).parent / "results"
 CASES = {
     case.__name__: case for case in (*speed.CASES, *peers.CASES, *growth.CASES, *startup.CASES)
 }
@@ -38,31 +38,33 @@ def machine() -> str:
 
 
 def main() -> None:
+    known = [*goals.CASES, *CASES]
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="case", help=", ".join(CASES))
+    parser.add_argument("names", nargs="*", metavar="case", help=", ".join(known))
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
-    unknown = sorted(set(given.names) - set(CASES))
+    unknown = sorted(set(given.names) - set(known))
     if unknown:
-        parser.error(f"no such case: {', '.join(unknown)}; there are {', '.join(CASES)}")
+        parser.error(f"no such case: {', '.join(unknown)}; there are {', '.join(known)}")
+    names = given.names or known
     said = f"{machine()}; least time of many, sides in turns"
-    print(f"{said}\n\n{'case':76s} {'ours':>10s} {'theirs':>10s} {'':9s} {'figure':>8s}  target")
-    rows: list[Row] = []
-    for name in given.names or CASES:
+    print(f"{said}\n\n{'case':76s} {'ours':>10s} {'theirs':>10s} {'':9s} {'figure':>8s}  goal")
+    first = [name for name in names if name in goals.CASES]
+    rows = goals.table(first, given.out) if first else []
+    for name in [name for name in names if name in CASES]:
         for row in CASES[name]():
             rows.append(row)
             print(row, flush=True)
-    given.out.mkdir(parents=True, exist_ok=True)
-    with (given.out / "speed.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0].record()), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(row.record() for row in rows)
-        writer.writerow({"case": f"measured with {said}"})
+    missed = [f"{row.case}: {row.figure:.3g}, {row.target}" for row in rows if row.met is False]
+    print("\nAll goals are met." if not missed else "\nMissed:\n  " + "\n  ".join(missed))
+    note = Row(f"measured with {said}", np.nan, np.nan, "", np.nan, "", None)
+    write_csv(given.out / "speed.csv", [row.record() for row in (*rows, note)])
     plot(rows, given.out / "speed.png")
+    growth.write(given.out)
 
 
 def plot(rows: list[Row], path: Path) -> None:
-    """A bar a case: green where the target is met, red where not, grey where there is none."""
+    """One bar per case: green where the goal is met, red where not, grey where there is none."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 0.36 * len(rows) + 1.2), layout="constrained")
@@ -70,7 +72,7 @@ def plot(rows: list[Row], path: Path) -> None:
     colours = {True: "tab:green", False: "tab:red", None: "tab:gray"}
     axes.barh(
         [f"{row.case} ({row.target})" for row in rows],
-        [max(row.figure, 1e-3) for row in rows],
+        [max(np.nan_to_num(row.figure), 1e-3) for row in rows],
         color=[colours[row.met] for row in rows],
     )
     axes.set_xscale("log")

@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+#: Where tables and plots go unless another folder is named.
+RESULTS = Path(__file__).parent / "results"
+
 #: OpenBLAS keeps its threads spinning for a while after a product; a rest lets them go to sleep.
 REST = 0.05
 
@@ -26,6 +29,7 @@ class Row:
     figure: float
     target: str
     met: bool | None
+    accuracy: str = ""  #: what the speed is worth
 
     def record(self) -> dict[str, object]:
         """The line as it goes to the CSV file, in so many digits as mean something."""
@@ -37,7 +41,8 @@ class Row:
     def __str__(self) -> str:
         mark = "" if self.met is not False else "  missed"
         sides = f"{self.ours:10.4g} {self.theirs:10.4g} {self.unit:9s}"
-        return f"{self.case:76s} {sides} {self.figure:8.3g}  {self.target}{mark}"
+        accuracy = f"; {self.accuracy}" if self.accuracy else ""
+        return f"{self.case:76s} {sides} {self.figure:8.3g}  {self.target}{mark}{accuracy}"
 
 
 def best(
