@@ -21,7 +21,8 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
-from miniamp.estimators.clusters import ClusterEntry, Clusters, ClusterSettings
+from miniamp.estimators.clusters import Clusters, ClusterSettings
+from miniamp.estimators.history import ClusterEntry
 from miniamp.estimators.rows import (
     ACCEPTED,
     Matrix,

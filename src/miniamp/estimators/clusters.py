@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Self, TypedDict, cast
+from typing import Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from miniamp import channels, checks, priors
 from miniamp.absorb import Info, Stop, absorb
 from miniamp.arrays import Array, Given
 from miniamp.errors import ConflictError, ConflictWarning
-from miniamp.estimators.history import KEPT_BATCHES
+from miniamp.estimators.history import KEPT_BATCHES, ClusterEntry
 from miniamp.estimators.rows import (
     Matrix,
     entries,
@@ -110,16 +110,6 @@ class ClusterSettings:
         return priors.GaussianRows(self.n_clusters, cov=var)
 
 
-class ClusterEntry(TypedDict):
-    """What is recorded of one batch."""
-
-    samples: int
-    iterations: int
-    converged: bool
-    health: float
-    noise: float
-
-
 @dataclass(frozen=True, eq=False)
 class Clusters:
     """A posterior of the centres, the noise, and the samples of the first batches while kept.
@@ -170,8 +160,6 @@ class Clusters:
         """
         k = self.batches + 1
         return k <= EVERY_BATCH or k & (k - 1) == 0 or k == self.settings.n_init_batches
-
-    # The first batches: all samples so far, from scratch, the best of several starts.
 
     def _started(self, X: Matrix, raw: Matrix) -> Clusters:
         if raw.shape[0] < self.settings.n_clusters:
@@ -229,8 +217,6 @@ class Clusters:
         far = np.square(new).sum(axis=1)[:, None] - 2.0 * new @ old.T + np.square(old).sum(axis=1)
         order = np.argsort(linear_sum_assignment(far)[1])
         return belief.renamed(order)
-
-    # Later batches: from the state so far.
 
     def _continued(self, X: Matrix) -> Clusters:
         assert self.belief is not None
@@ -315,8 +301,6 @@ class Clusters:
         total = (seen * self.level if seen else 0.0) + new * residual
         return max(total / (seen + new), smallest)
 
-    # What can be asked.
-
     @property
     def centres(self) -> Array:
         """Means of the centres, (R, N)."""
@@ -362,8 +346,6 @@ class Clusters:
         C = self.centres
         squares = row_squares(X)[:, None] - 2.0 * np.asarray(X @ C.T) + np.square(C).sum(axis=1)
         return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
-
-    # Files.
 
     def state(self) -> State:
         """This state in plain values and posteriors; settings are saved as parameters."""

@@ -12,6 +12,7 @@ from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.designs import Design
 from miniamp.errors import MiniampError
+from miniamp.info import Adaptation
 from miniamp.learning import Model
 from miniamp.parametric import Parametric
 from miniamp.priors import ScalarPrior
@@ -69,6 +70,16 @@ class Entry(TypedDict, total=False):
     outliers: int
     calibration: list[int] | list[list[float]]
     found: list[str]
+
+
+class ClusterEntry(TypedDict):
+    """What is recorded of one batch."""
+
+    samples: int
+    iterations: int
+    converged: bool
+    health: float
+    noise: float
 
 
 class Typical(NamedTuple):
@@ -206,3 +217,20 @@ def hyper_parameters(entry: Entry, prefix: str, models: Sequence[Parametric]) ->
     for name in models[0].names:
         values = [np.mean(getattr(model, name)) for model in models]
         cast("dict[str, float]", entry)[f"{prefix}_{name}"] = float(np.mean(values))
+
+
+def conflict_entry(done: Adaptation, centre: float, scale: float) -> Conflict:
+    """A conflict as the history records it, with targets in the user's units."""
+    found: Conflict = {"kind": done.kind, "factor": done.factor, "message": str(done)}
+    if done.outlier is None:
+        return found
+    y, expected = (centre + scale * v for v in (done.outlier.received, done.outlier.expected))
+    outlier = done.outlier._replace(received=y, expected=expected)
+    return {
+        **found,
+        "message": str(done._replace(outlier=outlier)),
+        "row": outlier.row,
+        "received": y,
+        "expected": expected,
+        "deviations": outlier.deviations,
+    }

@@ -18,7 +18,7 @@ from miniamp.channels.base import Channel
 from miniamp.designs import Design, as_design
 from miniamp.errors import ConflictWarning
 from miniamp.estimators.health import findings
-from miniamp.estimators.history import Conflict, Entry, History, Typical, hyper_parameters
+from miniamp.estimators.history import Entry, History, Typical, conflict_entry, hyper_parameters
 from miniamp.estimators.rows import Matrix, Rows
 from miniamp.estimators.saving import State
 from miniamp.estimators.scoring import RowPrediction
@@ -226,7 +226,8 @@ class FitState:
         hyper_parameters(entry, "prior", [_prior(m).rescaled(self.y_scale) for m in learned])
         hyper_parameters(entry, "noise", [with_unit(m.channel, self.y_scale) for m in learned])
         typical = None
-        conflicts = [self._conflict(one) for info in infos for one in info.adapted]
+        units = self.y_centre, self.y_scale
+        conflicts = [conflict_entry(one, *units) for info in infos for one in info.adapted]
         if conflicts:
             entry["conflicts"] = conflicts
         if rows.left_out:
@@ -239,25 +240,6 @@ class FitState:
         history = self.history.appended(entry, typical)
         entry["found"] = [finding.kind for finding in findings(history)]
         return replace(self, models=tuple(learned), rows=self.rows + count, history=history)
-
-    def _conflict(self, done: Adaptation) -> Conflict:
-        """A conflict as the history records it, in the user's units."""
-        if done.outlier is None:
-            return {"kind": done.kind, "factor": done.factor, "message": str(done)}
-        y, expected = (
-            self.y_centre + self.y_scale * value
-            for value in (done.outlier.received, done.outlier.expected)
-        )
-        outlier = done.outlier._replace(received=y, expected=expected)
-        return {
-            "kind": done.kind,
-            "factor": done.factor,
-            "message": str(done._replace(outlier=outlier)),
-            "row": outlier.row,
-            "received": y,
-            "expected": expected,
-            "deviations": outlier.deviations,
-        }
 
     def _one_target(
         self, model: Model, design: Design, y: Array, make: Solver, forget: float

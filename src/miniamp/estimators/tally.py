@@ -85,8 +85,10 @@ class Tally:
             place = _places(logit(probability), ODDS_BINS, WIDEST_ODDS)
         for k in range(K):
             np.add.at(odds[k], ((truth == k).astype(np.int64), place[:, k]), 1.0)
-        if len(self.confusion):
-            confusion, odds = confusion + self.confusion, odds + self.odds
+        old = len(self.confusion)  # classes may be added at the end
+        if old:
+            confusion[:old, :old] += self.confusion
+            odds[:old] += self.odds
         return replace(self, confusion=confusion, odds=odds)
 
     @property
