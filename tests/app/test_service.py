@@ -4,6 +4,8 @@ import io
 import json
 import random
 import resource
+import subprocess
+import sys
 import threading
 from contextlib import closing
 
@@ -13,7 +15,7 @@ import pytest
 from miniamp import MiniAMPClassifier, MiniAMPRegressor, load
 from miniamp.app.log import Entry, Log
 from miniamp.app.service import Limits
-from miniamp.errors import CheckpointError, ConflictError, InvalidInputError
+from miniamp.errors import CheckpointError, ConflictError
 
 from .conftest import batch, body
 
@@ -225,10 +227,21 @@ def test_metrics_and_openapi(serving):
     assert b"https://" not in page
 
 
-def test_one_server_per_model(serving):
+def test_one_server_per_model(serving, tmp_path):
+    """While a server has a model, another process cannot learn into it."""
     serving()
-    with pytest.raises(InvalidInputError, match="another process"):
-        serving()
+    code = (
+        "import sys, pathlib; from miniamp.app.learner import Learner;"
+        "Learner(pathlib.Path(sys.argv[1]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "m.amp")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "another process" in done.stderr
 
 
 def test_a_torn_log_is_read_up_to_the_tear(tmp_path):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import os
 import queue
-import sys
 import threading
 import time
 import warnings
 from collections import OrderedDict
 from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from miniamp import checks
 from miniamp.app.log import Entry, Log
 from miniamp.errors import InvalidInputError, MiniampError
 from miniamp.estimators import load
+from miniamp.streams.checkpoint import lock
 
 #: Ids of requests that are remembered: a batch that is sent again more than this many batches after
 #: its first attempt may be learned twice.
@@ -29,6 +28,9 @@ REMEMBERED = 100_000
 #: The checkpoint is written, and the log cleared, when the log has grown to this many bytes. So
 #: much is learned again after a crash: a few seconds' work.
 LOG_BYTES = 16 * 2**20
+#: Seconds between checkpoints while batches come, for those who watch the file; and the share of
+#: the time that writing them may take.
+CHECKPOINT_SECONDS, CHECKPOINT_SHARE = 5.0, 0.05
 #: Batches that are written to disk by one `fsync`.
 GROUP = 32
 
@@ -98,18 +100,16 @@ class Learner:
     ) -> None:
         self.path = path
         self.stream = dict(stream or {})
-        self._lock = _Lock(path.with_name(f"{path.name}.lock"))
+        self._held = ExitStack()
+        self._held.enter_context(lock(path))
         try:
             if model is None or path.exists():
                 model = load(path)
             self._log = Log(path.with_name(f"{path.name}.log"))
-        except BaseException:
-            self._lock.release()
-            raise
-        try:
+            self._held.callback(self._log.close)
             self._resume(model)
         except BaseException:
-            self._close()
+            self._held.close()
             raise
         self.refused = 0
         self._queue: queue.Queue[_Waiting | None] = queue.Queue(waiting)
@@ -168,11 +168,7 @@ class Learner:
         self._queue.put(None)
         self._thread.join()
         self._checkpoint()
-        self._close()
-
-    def _close(self) -> None:
-        self._log.close()
-        self._lock.release()
+        self._held.close()
 
     def _work(self) -> None:
         while True:
@@ -183,7 +179,8 @@ class Learner:
             self._learn(batches)
             if len(batches) < len(group):
                 return
-            if self._log.size > LOG_BYTES:
+            pause = max(CHECKPOINT_SECONDS, self._writing / CHECKPOINT_SHARE)
+            if self._log.size > LOG_BYTES or time.time() - self.saved > pause:
                 self._checkpoint()
 
     def _learn(self, batches: list[_Waiting]) -> None:
@@ -254,11 +251,13 @@ class Learner:
         return Answer(request, batch, rows, seen, repeated)
 
     def _checkpoint(self) -> None:
+        start = time.time()
         served = {"batches": self.batches, "requests": dict(self._requests)}
         if self.batches or self.path.exists():
             self.model.save(self.path, {**self.stream, "served": served})
         self._log.clear()
         self.saved = time.time()
+        self._writing = self.saved - start
 
 
 def _reused(request: str) -> ReusedError:
@@ -268,37 +267,3 @@ def _reused(request: str) -> ReusedError:
         "an id per batch",
         "make a new id for a new batch",
     )
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _hold(handle: int) -> None:
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-
-else:
-    import fcntl
-
-    def _hold(handle: int) -> None:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-class _Lock:
-    """A file that one process at a time can hold."""
-
-    def __init__(self, path: Path) -> None:
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT)
-        try:
-            _hold(self._handle)
-        except OSError:
-            os.close(self._handle)
-            raise checks.refuse(
-                str(path),
-                "a lock that another process holds",
-                "one server per model",
-                "stop the other",
-            ) from None
-
-    def release(self) -> None:
-        """Let go; the system does so too when the process ends in any way."""
-        os.close(self._handle)

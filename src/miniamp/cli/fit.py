@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -61,6 +62,7 @@ def fit(
     new_rows: options.NewRows = False,
     output: options.ModelOutput = None,
     report: options.Report = None,
+    watch: options.Watch = False,
     as_json: options.AsJSON = False,
 ) -> None:
     """Learn to predict a column from the others, in one pass and bounded memory.
@@ -79,7 +81,8 @@ def fit(
         "model": ("--output", output),
         "report": ("--report", report),
     }
-    learn.execute(FitRun, ctx.params, files)
+    with learn.watched(checkpoint) if watch else nullcontext():
+        learn.execute(FitRun, ctx.params, files)
 
 
 class FitRun(Run["Predictor"]):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
@@ -83,6 +84,24 @@ def execute(
             label(run, labels)
         written = {name: None if path is None else str(path) for name, (_, path) in files.items()}
         _conclude(run, outcome, written, files["model"][0], as_json)
+
+
+@contextmanager
+def watched(checkpoint: Path | None) -> Iterator[None]:
+    """While entered, `miniamp watch` shows the checkpoint; afterwards it stays until Ctrl-C."""
+    if checkpoint is None:
+        raise typer.BadParameter("--watch shows the --checkpoint; name it")
+    words = [sys.executable, "-m", "miniamp", "watch", str(checkpoint), "--port", "0"]
+    # A session of its own: Ctrl-C is for the learner first.
+    with subprocess.Popen(words, start_new_session=True) as page:
+        try:
+            yield
+            sys.stderr.write("miniamp: the page stays until Ctrl-C\n")
+            page.wait()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            page.terminate()
 
 
 def learned(

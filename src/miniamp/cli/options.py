@@ -81,6 +81,10 @@ ModelFile = Annotated[
         show_default=False,
     ),
 ]
+Watch = Annotated[
+    bool,
+    option(FILES, None, "Show in the browser how it goes; needs --checkpoint.", "--watch"),
+]
 AsJSON = Annotated[bool, option(FILES, None, "Print JSON, and no progress.", "--json")]
 
 # What is learned.

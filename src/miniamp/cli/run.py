@@ -36,7 +36,17 @@ Options: TypeAlias = dict[str, Any]
 #: corrected in rows that were not read yet, and is still the same.
 COMPARED = 4096
 #: Options without a say in the result.
-FILES = ("source", "checkpoint", "every", "new_rows", "output", "model", "report", "as_json")
+FILES = (
+    "source",
+    "checkpoint",
+    "every",
+    "new_rows",
+    "output",
+    "model",
+    "report",
+    "as_json",
+    "watch",
+)
 #: Options that are lists, a,b,c.
 LISTS = ("classes", "columns", "categorical")
 #: Options of the format.

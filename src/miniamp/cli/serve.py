@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+#: Names of this machine itself.
+LOCAL = ["127.0.0.1", "localhost", "::1", "[::1]"]
+
 Model = Annotated[Path, typer.Argument(help="The model file; made with --new.", show_default=False)]
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is every network.")]
 Port = Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)]
@@ -70,7 +73,6 @@ def serve(
     }
     begun = None if new is None else kinds[new](prior=prior)
     learner = Learner(model, begun, stream, waiting=max_waiting)
-    local = {"127.0.0.1", "localhost", "[::1]"}
-    hosts = local | {host} if host in ("127.0.0.1", "localhost", "::1") else None
+    hosts = set(LOCAL) if host in LOCAL else None
     limits = Limits(body=max_body, rows=max_rows)
     run(service(learner, token=token or None, limits=limits, hosts=hosts), host, port)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -29,6 +30,8 @@ MOST_COEFFICIENTS = 500
 CHANCES = ("p_positive", "inclusion")
 #: Attribute of a cell with a number in it.
 NUMBER = ' class="number"'
+#: Conflicts that are listed: the latest ones.
+MOST_CONFLICTS = 20
 #: Columns that are shown elsewhere, or are no numbers.
 HIDDEN = {
     "task",
@@ -39,6 +42,7 @@ HIDDEN = {
     "features",
     "noise_learned",
     "solver_asked",
+    "conflicts",
 }
 
 
@@ -122,7 +126,7 @@ def _filled(found: list[Chart]) -> list[Chart]:
 
 
 def _page(facts: Facts, drawn: list[Chart], title: str) -> str:
-    cards = "\n".join(_card(chart, i) for i, chart in enumerate(drawn))
+    cards = "\n".join(card(chart, i) for i, chart in enumerate(drawn))
     figures = json.dumps([plotly(chart) for chart in drawn], allow_nan=False)
     figures = figures.replace("</", r"<\/")  # nothing in it may end the script early
     return f"""<!DOCTYPE html>
@@ -138,22 +142,15 @@ def _page(facts: Facts, drawn: list[Chart], title: str) -> str:
 <body>
 <main>
 <h1>{safe(title)}</h1>
-<p class="lead">{safe(_lead(facts))}</p>
-<div class="tiles">
-{_tiles(facts)}
-</div>
+{above(facts)}
 <div class="cards">
-{_verdict(facts)}
 {cards}
-{_coefficients(facts)}
-{_data(facts)}
-{_choices(facts)}
-{_batches(facts)}
 </div>
+{below(facts)}
 <footer>Written by miniamp {miniamp.__version__}. Works without a network.</footer>
 </main>
 <script type="application/json" id="figures">{figures}</script>
-<script>{_plotly_source()}</script>
+<script>{plotly_source()}</script>
 <script>
 {resource("colours.js")}
 {resource("page.js")}</script>
@@ -162,7 +159,30 @@ def _page(facts: Facts, drawn: list[Chart], title: str) -> str:
 """
 
 
-def _plotly_source() -> str:
+def above(facts: Facts) -> str:
+    """What a page shows above its plots: main numbers, verdict, what was adapted."""
+    return f"""<p class="lead">{safe(_lead(facts))}</p>
+<div class="tiles">
+{_tiles(facts)}
+</div>
+<div class="cards">
+{_verdict(facts)}
+{_adapted(facts)}
+</div>"""
+
+
+def below(facts: Facts) -> str:
+    """What a page shows below its plots: tables, choices and numbers."""
+    return f"""<div class="cards">
+{_coefficients(facts)}
+{_data(facts)}
+{_choices(facts)}
+{_batches(facts)}
+</div>"""
+
+
+def plotly_source() -> str:
+    """The script that draws figures."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
@@ -248,7 +268,8 @@ def _verdict(facts: Facts) -> str:
     )
 
 
-def _card(chart: Chart, i: int) -> str:
+def card(chart: Chart, i: int) -> str:
+    """A section of the page for the i-th chart."""
     wide = " wide" if chart.wide else ""
     label = safe(f"{chart.title}. {chart.words}")
     words = safe(chart.words).replace(" %", "&nbsp;%")
@@ -256,6 +277,28 @@ def _card(chart: Chart, i: int) -> str:
         f'<section class="card{wide}"><h2>{safe(chart.title)}</h2>'
         f'<p class="words">{words}</p><div class="plot" id="plot{i}" role="img" '
         f'aria-label="{label}" style="height:{chart.height}px"></div></section>'
+    )
+
+
+def _adapted(facts: Facts) -> str:
+    """A card with the latest batches and rows that were adapted to or skipped, if there are any."""
+    rows: list[tuple[object, ...]] = []
+    for entry in facts.everything:
+        last, count = (int(str(entry.get(name) or 0)) for name in ("rows_seen", "rows"))
+        for conflict in cast(list[dict[str, object]], entry.get("conflicts") or []):
+            row = conflict.get("row")
+            first = last - count + 1
+            where = f"{first:,} to {last:,}" if row is None else f"{first + int(str(row)):,}"
+            rows.append(
+                (int(str(entry["batch"])) + 1, where, conflict["kind"], conflict["message"])
+            )
+    if not rows:
+        return ""
+    table = _table(("batch", "rows", "what", "why"), rows[: -MOST_CONFLICTS - 1 : -1])
+    return (
+        f'<section class="card wide finding" id="adapted"><h2>'
+        f"Adapted or skipped: {len(rows):,}</h2>"
+        f'<div class="table">{table}</div></section>'
     )
 
 

@@ -1,0 +1,147 @@
+"""`miniamp watch`: the report of a model, alive, while another process learns."""
+
+from __future__ import annotations
+
+import threading
+import time
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse, Response
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from miniamp.errors import MiniampError
+from miniamp.estimators import load
+from miniamp.report.draw import plotly, safe
+from miniamp.report.facts import Facts
+from miniamp.report.page import above, below, card, charts, plotly_source, resource
+
+#: Only scripts of this server run, whatever a feature is called.
+POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:"
+
+
+class Watched:
+    """A model file that somebody else writes, as a page shows it.
+
+    The file is only ever read, and only when it has changed. A file that is missing or cannot be
+    read is said so, and what was shown before stays.
+
+    Parameters
+    ----------
+    path : path
+        A checkpoint or a model.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._stamp: tuple[int, int, int] | None = None
+        self._news: dict[str, Any] = {"token": "", "status": ""}
+        self._changed = time.time()
+
+    def news(self, token: str) -> dict[str, Any]:
+        """What the page needs: everything if it does not have the latest, else the status alone."""
+        with self._lock:
+            problem = self._refresh()
+            news = self._news
+        age = max(0, round(time.time() - self._changed))
+        status = problem or f"updated {age} s ago"
+        if news["token"] == token or not news["token"]:
+            return {"token": news["token"], "status": status}
+        return {**news, "status": status}
+
+    def _refresh(self) -> str:
+        """Read the file if it has changed; what is wrong with it, or nothing."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return f"waiting for {self.path.name}"
+        stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
+        if stamp == self._stamp:
+            return ""
+        try:
+            self._news = {**page_of(load(self.path)), "token": "-".join(map(str, stamp))}
+        except MiniampError as error:
+            return str(error)
+        self._stamp, self._changed = stamp, found.st_mtime
+        return ""
+
+
+def page_of(estimator: object) -> dict[str, Any]:
+    """The parts of a report that change while a stream is learned."""
+    facts = Facts.of(estimator)
+    drawn = charts(facts)
+    return {
+        "above": above(facts),
+        "below": below(facts),
+        "cards": "\n".join(card(chart, i) for i, chart in enumerate(drawn)),
+        "titles": [chart.title for chart in drawn],
+        "figures": [plotly(chart) for chart in drawn],
+    }
+
+
+def application(path: Path, hosts: list[str] | None = None) -> FastAPI:
+    """The page of a model file."""
+    watched = Watched(path)
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    if hosts is not None:
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
+    scripts = {
+        "plotly.js": plotly_source(),
+        "colours.js": resource("colours.js"),
+        "live.js": (resources.files("miniamp.app") / "live.js").read_text(encoding="utf-8"),
+    }
+
+    @app.get("/")
+    def page() -> HTMLResponse:
+        return HTMLResponse(_page(path.name), headers={"Content-Security-Policy": POLICY})
+
+    @app.get("/state")
+    def state(token: str = "") -> dict[str, Any]:
+        return watched.news(token)
+
+    @app.get("/{name}.js")
+    def script(name: str) -> Response:
+        text = scripts.get(f"{name}.js")
+        if text is None:
+            return Response(status_code=404)
+        return Response(
+            text, media_type="text/javascript", headers={"Cache-Control": "max-age=600"}
+        )
+
+    return app
+
+
+def _page(name: str) -> str:
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{safe(name)}</title>
+<link rel="icon" href="data:,">
+<style>
+{resource("page.css")}
+.bar {{ display: flex; gap: .8rem; align-items: center; flex-wrap: wrap; }}
+.bar button {{ font: inherit; color: var(--ink); background: var(--card); cursor: pointer;
+  border: 1px solid var(--line); border-radius: 6px; padding: .3rem .8rem; }}
+.bar span {{ color: var(--muted); overflow-wrap: anywhere; }}
+</style>
+</head>
+<body>
+<main>
+<h1>{safe(name)}</h1>
+<div class="bar"><button id="pause" aria-pressed="false">Pause</button>
+<span id="status" role="status">looking ...</span></div>
+<div id="above"></div>
+<div id="cards" class="cards"></div>
+<div id="below"></div>
+</main>
+<script src="plotly.js"></script>
+<script src="colours.js"></script>
+<script src="live.js"></script>
+</body>
+</html>
+"""
