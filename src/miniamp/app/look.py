@@ -99,7 +99,7 @@ def page(title: str) -> Dash:
 {{%app_entry%}}
 <footer style="display: none">
 {{%config%}}
-<script>{resource("colours.js")}{_SCRIPT}</script>
+<script>{resource("shared.js")}{_SCRIPT}</script>
 {{%scripts%}}
 {{%renderer%}}
 </footer>

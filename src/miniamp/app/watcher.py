@@ -90,7 +90,7 @@ def application(path: Path, hosts: list[str] | None = None) -> FastAPI:
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
     scripts = {
         "plotly.js": plotly_source(),
-        "colours.js": resource("colours.js"),
+        "shared.js": resource("shared.js"),
         "live.js": (resources.files("miniamp.app") / "live.js").read_text(encoding="utf-8"),
     }
 
@@ -140,7 +140,7 @@ def _page(name: str) -> str:
 <div id="below"></div>
 </main>
 <script src="plotly.js"></script>
-<script src="colours.js"></script>
+<script src="shared.js"></script>
 <script src="live.js"></script>
 </body>
 </html>

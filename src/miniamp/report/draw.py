@@ -34,7 +34,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#5
 DASHES = ("solid", "dash", "dot", "dashdot")
 PAPER_DASHES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "^", "D", "v", "<", "h", ">")
-#: What the page replaces by a colour, for light and for dark; see colours.js.
+#: What the page replaces by a colour, for light and for dark; see shared.js.
 INK, MUTED, GRID, BAND = "@ink", "@muted", "@grid", "@band"
 #: More points than these are drawn without markers on the page.
 MOST_MARKERS = 60

@@ -152,7 +152,7 @@ def _page(facts: Facts, drawn: list[Chart], title: str) -> str:
 <script type="application/json" id="figures">{figures}</script>
 <script>{plotly_source()}</script>
 <script>
-{resource("colours.js")}
+{resource("shared.js")}
 {resource("page.js")}</script>
 </body>
 </html>

@@ -1,4 +1,4 @@
-// The colours of figures, for light and for dark.
+// What pages have in common: the colours of figures for light and dark, tables that sort.
 const PALETTES = {
   light: {
     1: "#0072b2", 2: "#d55e00", 3: "#009e73", 4: "#b0568a", 5: "#9a6f00", 6: "#3a93c8",
@@ -27,3 +27,24 @@ function coloured(value, key, palette) {
   }
   return value;
 }
+
+// A click on a heading sorts its table; another one turns the order around.
+document.addEventListener("click", (event) => {
+  const head = event.target.closest("table.sortable th");
+  if (head === null) return;
+  const table = head.closest("table");
+  const heads = [...table.querySelectorAll("th")];
+  const up = head.getAttribute("aria-sort") === "descending";
+  heads.forEach((other) => other.removeAttribute("aria-sort"));
+  head.setAttribute("aria-sort", up ? "ascending" : "descending");
+  const key = (row) => {
+    const cell = row.children[heads.indexOf(head)];
+    return cell.dataset.value === undefined ? cell.textContent : Number(cell.dataset.value);
+  };
+  const order = (a, b) => {
+    if (typeof a === "string" || typeof b === "string") return String(b).localeCompare(String(a));
+    return (Number.isNaN(b) ? -Infinity : b) - (Number.isNaN(a) ? -Infinity : a);
+  };
+  const rows = [...table.tBodies[0].rows].sort((a, b) => order(key(a), key(b)));
+  table.tBodies[0].append(...(up ? rows.reverse() : rows));
+});
