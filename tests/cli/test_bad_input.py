@@ -186,8 +186,6 @@ CASES = {
         ("predict", "rows.amp", "new_city.csv"), 1, "read unknown ones as none: --unknown"),
     "text in predict": (("predict", "rows.amp", "new_text.csv"), 1, "use --categorical a,b if"),
     "gap in predict": (("predict", "rows.amp", "new_gap.csv"), 1, "--missing mean"),
-    "drop in predict": (
-        ("predict", "rows.amp", "new.csv", "--missing", "drop"), 2, "leave rows out"),
     "predict to an unknown format": (("predict", "rows.amp", "new.csv", "-o", "p.xls"), 1, ".xls"),
     "predict to no folder": (("predict", "rows.amp", "new.csv", "-o", "no/p.csv"), 1, "no"),
     "predict over the source": (("predict", "rows.amp", "new.csv", "-o", "new.csv"), 1, "itself"),

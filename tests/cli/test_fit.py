@@ -186,3 +186,28 @@ def test_a_report_counts_missing_values(folder, run):
     first = table.split("<tbody><tr>")[1].split("</tr>")[0]
     assert first.startswith("<td>a</td>")
     assert first.endswith('<td class="number">2</td>')
+
+
+def test_one_row_claims_nothing(folder, run):
+    (folder / "one.csv").write_text("a,b,y\n1,2,3.5\n")
+    ran = run("fit", "one.csv", "--target", "y")
+    assert ran.code == 0, ran.err
+    assert "health: unknown, as no row was predicted" in ran.out
+    assert "nothing is known about features that never varied: a, b" in ran.out
+    (line,) = [line.split() for line in ran.out.splitlines() if line.startswith("a ")]
+    assert line == ["a", "0"]  # no deviation, no interval, no effect
+
+
+def test_cluster_and_inspect_name_the_same_features(folder, run):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 12))
+    X[:, [7, 9]] += 4.0 * rng.integers(2, size=(300, 1))
+    pd.DataFrame(X, columns=[f"f{i}" for i in range(12)]).to_csv("wide.csv", index=False)
+    learned = run("cluster", "wide.csv", "--clusters", 2, "--model", "m.amp").out
+    inspected = run("inspect", "m.amp").out
+    heads = [
+        next(line for line in text.splitlines() if line.startswith("cluster "))
+        for text in (learned, inspected)
+    ]
+    assert heads[0] == heads[1]
+    assert set(heads[0].split()[2:4]) == {"f7", "f9"}

@@ -116,3 +116,18 @@ def test_gaps_are_filled_by_what_the_model_knows(models, run, model):
     )
     (models / "full.csv").write_text(f"{header}\n{float(centre)!r}{row}\n")
     assert run("predict", model, "full.csv").out == ran.out
+
+
+@pytest.mark.parametrize("command", ["predict", "cluster"])
+def test_rows_left_out_for_a_missing_value_are_told_by_number(models, run, command):
+    name, model = ("new.csv", "rows.amp") if command == "predict" else ("points.csv", "points.amp")
+    lines = (models / name).read_text().splitlines()
+    lines[3] = "," + lines[3].split(",", 1)[1]
+    (models / "gap.csv").write_text("\n".join(lines) + "\n")
+    if command == "predict":
+        ran = run("predict", model, "gap.csv", "--missing", "drop", "-o", "p.csv")
+    else:
+        ran = run("cluster", "gap.csv", "--clusters", 3, "--missing", "drop", "-o", "p.csv")
+    assert ran.code == 0, ran.err
+    rows = pd.read_csv("p.csv").row.tolist()
+    assert rows == [n for n in range(1, len(lines)) if n != 3]

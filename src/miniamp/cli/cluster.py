@@ -76,7 +76,7 @@ def cluster(
     Example: miniamp cluster flowers.csv --clusters 3 --output labels.csv --model flowers.amp
     """
     if output is not None:
-        _require_second_pass(output, source, missing, as_json)
+        _require_second_pass(output, source, as_json)
     files = {
         "checkpoint": ("--checkpoint", checkpoint),
         "model": ("--model", model),
@@ -86,7 +86,7 @@ def cluster(
     learn.execute(ClusterRun, ctx.params, files, _label)
 
 
-def _require_second_pass(output: Path, source: str, missing: MissingRule, as_json: bool) -> None:
+def _require_second_pass(output: Path, source: str, as_json: bool) -> None:
     """Refuse, before any work, labels that could not be written in the end."""
     options.require_outputs({"--output": output}, source)
     kind_of(output)
@@ -97,8 +97,6 @@ def _require_second_pass(output: Path, source: str, missing: MissingRule, as_jso
             "a file",
             "write the rows to a file first",
         )
-    if missing is MissingRule.drop:
-        raise typer.BadParameter("drop would leave rows without a label; use --missing mean")
     if as_json and str(output) == "-":
         raise typer.BadParameter("--json and --output - would both write to standard output")
 
@@ -106,7 +104,8 @@ def _require_second_pass(output: Path, source: str, missing: MissingRule, as_jso
 def _label(run: Run[Estimator], output: Path) -> None:
     with writing(output) as writer:
         for batch in run.stream(again=True):
-            writer.write(predictions(run.estimator, batch.X, 0.9))
+            numbered = run.options["missing"] == MissingRule.drop
+            writer.write(predictions(run.estimator, batch, 0.9, numbered=numbered))
 
 
 class ClusterRun(Run["MiniAMPClusterer"]):

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 import miniamp
 from miniamp.cli import summary
 from miniamp.cli.options import require_outputs
-from miniamp.cli.run import Run, options_of
+from miniamp.cli.run import Options, Run, options_of
 from miniamp.streams import lock
 
 if TYPE_CHECKING:
@@ -66,24 +66,38 @@ def execute(
         _ = miniamp.report  # what it lacks is reported before the work
     # From loading to the last save: two runs on one checkpoint would lose each other's rows.
     with nullcontext() if checkpoint is None else lock(checkpoint):
-        options = options_of(given)
-        if checkpoint is not None and checkpoint.exists():
-            run = kind.resume(checkpoint, source, options, new_rows)
-            if not as_json:
-                sys.stderr.write(
-                    f"miniamp: resumes from {checkpoint}, {run.resumed:,} rows learned\n"
-                )
-        else:
-            run = kind(source, options)
+        run = _opened(kind, checkpoint, source, options_of(given), new_rows, as_json)
         outcome = learned(run, checkpoint, cast(int, given["every"]), quiet=as_json)
-        if model is not None:
-            run.save(model)
-        if report is not None:
-            miniamp.report.write_report(run.named(), report)
-        if labels is not None and label is not None:
-            label(run, labels)
-        written = {name: None if path is None else str(path) for name, (_, path) in files.items()}
-        _conclude(run, outcome, written, files["model"][0], as_json)
+    if run.resumed and not outcome["rows_this_time"] and not as_json:
+        again = "; to learn from the same rows twice, pipe them in with -" if new_rows else ""
+        sys.stderr.write(f"miniamp: nothing new: all rows of {source} were learned before{again}
+")
+    if model is not None:
+        run.save(model)
+    if report is not None:
+        miniamp.report.write_report(run.named(), report)
+    if labels is not None and label is not None:
+        label(run, labels)
+    written = {name: None if path is None else str(path) for name, (_, path) in files.items()}
+    _conclude(run, outcome, written, files["model"][0], as_json)
+
+
+def _opened(
+    kind: type[Run[Estimator]],
+    checkpoint: Path | None,
+    source: str,
+    options: Options,
+    new_rows: bool,
+    quiet: bool,
+) -> Run[Estimator]:
+    """The run of the checkpoint, where there is one, or a new run."""
+    if checkpoint is None or not checkpoint.exists():
+        return kind(source, options)
+    run = kind.resume(checkpoint, source, options, new_rows)
+    if not quiet:
+        sys.stderr.write(f"miniamp: resumes from {checkpoint}, {run.resumed:,} rows learned
+")
+    return run
 
 
 @contextmanager

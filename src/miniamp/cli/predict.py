@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import typer
 
-from miniamp.arrays import Given
 from miniamp.cli import options
 from miniamp.cli.options import MissingRule, UnknownRule, option, within
 from miniamp.cli.run import State, nameless, opened, options_of
 from miniamp.cli.writers import kind_of, writing
-from miniamp.streams import open_stream
+from miniamp.streams import StreamBatch, open_stream
 
 if TYPE_CHECKING:
     from miniamp.cli.run import Estimator
@@ -41,7 +39,12 @@ Level = Annotated[
 BatchSize = Annotated[int, option(None, "ROWS", "Rows that are held in memory.", min=1)]
 Missing = Annotated[
     MissingRule,
-    option(None, "RULE", "For a missing value: error stops, mean inserts the column's mean."),
+    option(
+        None,
+        "RULE",
+        "For a missing value: error stops, mean inserts the column's mean, drop leaves the row out "
+        "and adds the column row, the number of each row in the source.",
+    ),
 ]
 Unknown = Annotated[
     UnknownRule,
@@ -70,8 +73,6 @@ def predict(
 
     Example: miniamp predict houses.amp new.csv -o prices.parquet
     """
-    if missing is MissingRule.drop:
-        raise typer.BadParameter("drop would leave rows out; use error or mean")
     options.require_outputs({"--output": output}, source)
     kind_of(output)
     estimator, saved = opened(model)
@@ -88,7 +89,7 @@ def predict(
     count = 0
     with writing(output) as writer:
         for batch in rows:
-            writer.write(predictions(estimator, batch.X, level))
+            writer.write(predictions(estimator, batch, level, numbered=missing is MissingRule.drop))
             count += batch.rows
     if str(output) != "-":
         sys.stderr.write(f"miniamp: {count:,} predictions in {output}\n")
@@ -117,17 +118,21 @@ def _centre(estimator: Any) -> Any:
     return estimator._state.units.centre
 
 
-def predictions(estimator: Any, X: Given, level: float) -> dict[str, Any]:
-    """The columns of the output for one batch."""
-    if hasattr(estimator, "cluster_centers_"):
-        chances = estimator.predict_proba(X)
-        each = {f"p({k})": column for k, column in enumerate(chances.T)}
-        return {"cluster": chances.argmax(axis=1), "probability": chances.max(axis=1), **each}
+def predictions(
+    estimator: Any, batch: StreamBatch, level: float, *, numbered: bool
+) -> dict[str, Any]:
+    """The columns of the output for one batch; `numbered` ones begin with the rows' numbers."""
+    columns: dict[str, Any] = {"row": batch.numbers + 1} if numbered else {}
+    if not hasattr(estimator, "predict_proba"):
+        mean, std = estimator.predict(batch.X, return_std=True)
+        lower, upper = estimator.predict_interval(batch.X, level)
+        return columns | {"prediction": mean, "std": std, "lower": lower, "upper": upper}
+    chances = estimator.predict_proba(batch.X)
+    best = chances.argmax(axis=1)
     if hasattr(estimator, "classes_"):
-        chances = estimator.predict_proba(X)
-        likeliest = estimator.classes_[chances.argmax(axis=1)]
-        names = [f"p({name})" for name in estimator.classes_]
-        return {"prediction": likeliest, **dict(zip(names, chances.T, strict=True))}
-    mean, std = estimator.predict(X, return_std=True)
-    lower, upper = estimator.predict_interval(X, level)
-    return {"prediction": mean, "std": std, "lower": lower, "upper": upper}
+        names = estimator.classes_
+        columns["prediction"] = names[best]
+    else:
+        names = range(chances.shape[1])
+        columns |= {"cluster": best, "probability": chances.max(axis=1)}
+    return columns | {f"p({name})": column for name, column in zip(names, chances.T, strict=True)}

@@ -157,11 +157,12 @@ def _about_fit(estimator: Any) -> list[str]:
     history = estimator.history_
     last = history[-1]
     lines = [f"solver: {printable(last['solver'])} ({printable(last['reason'])})"]
-    if len(history) > 1:
+    findings = [f"health: {printable(f.as_typed('shell'))}" for f in estimator.health_.findings]
+    if any(entry.get("error") is not None for entry in history):
         lines.append(errors_line(history, hasattr(estimator, "classes_")))
-    findings = estimator.health_.findings
-    lines += [f"health: {printable(one.as_typed('shell'))}" for one in findings]
-    return lines if findings else [*lines, "health: no problems found"]
+        return lines + (findings or ["health: no problems found"])
+    unknown = "health: unknown, as no row was predicted before it was learned from; use more rows"
+    return lines + (findings or [f"{unknown} or a smaller --batch-size"])
 
 
 def write_json(value: object) -> None:

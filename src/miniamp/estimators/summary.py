@@ -133,7 +133,7 @@ class Summary:
         if name in self.spread:
             return f"{value:.3g} ± {self.spread[name][i]:.1g}"
         if name in ("p_positive", "inclusion"):
-            return f"{value:.3f}"
+            return "" if np.isnan(value) else f"{value:.3f}"
         if name == "share":
             return f"{value:.1%}"
         return "" if np.isnan(value) else f"{value:.2g}" if name == "std" else f"{value:.4g}"
@@ -234,11 +234,15 @@ def of_coefficients(
     spike = bool(np.any(found.inclusion < 1.0))
     columns |= {name: [] for name in COLUMNS if spike or name != "inclusion"}
     strength = []
-    unit = state.units.scale / (state.y_scale if classes is None else 1.0)
+    constant = state.units.scale == 0.0
+    unit = np.where(constant, np.nan, state.units.scale) / (
+        state.y_scale if classes is None else 1.0
+    )
     for k in range(state.targets):
         mean = np.append(found.intercept[k], found.mean[k])
         std = np.append(_intercept_std(state, k), found.std[k])
         inclusion = np.append(1.0, found.inclusion[k])
+        std[1:][constant] = np.nan  # a feature that never varied has told nothing
         lower, upper = (_quantile(mean, std, inclusion, 0.5 + s * level / 2.0) for s in (-1, 1))
         values = {
             "name": ["intercept", *names],
@@ -264,6 +268,10 @@ def of_coefficients(
     note = "effect: per standard deviation of the feature" + (
         ", in standard deviations of the target" if classes is None else ", on the link's scale"
     )
+    if constant.any():
+        some = ", ".join(np.array(names)[constant][:5])
+        more = ", ..." if constant.sum() > 5 else ""
+        note += f"\nnothing is known about features that never varied: {some}{more}"
     title = type(estimator).__name__
     if classes is not None and not several:
         title += f": {classes[1]} against {classes[0]}"
@@ -374,7 +382,7 @@ def _p_positive(mean: Array, std: Array, inclusion: Array) -> Array:
     """P(coefficient > 0): exact for a Gaussian with or without a spike at zero."""
     centre, width = _slab(mean, std, inclusion)
     with np.errstate(divide="ignore", invalid="ignore"):
-        above = np.where(width > 0.0, ndtr(centre / width), (centre > 0.0) * 1.0)
+        above = np.where(width == 0.0, (centre > 0.0) * 1.0, ndtr(centre / width))
     return np.asarray(inclusion * above)
 
 
@@ -382,11 +390,11 @@ def _quantile(mean: Array, std: Array, inclusion: Array, q: float) -> Array:
     """Quantile of a spike at zero beside a Gaussian of these moments."""
     centre, width = _slab(mean, std, inclusion)
     with np.errstate(divide="ignore", invalid="ignore"):
-        below = inclusion * np.where(width > 0.0, ndtr(-centre / width), (centre < 0.0) * 1.0)
+        below = inclusion * np.where(width == 0.0, (centre < 0.0) * 1.0, ndtr(-centre / width))
         left = centre + width * ndtri(np.clip(q / inclusion, 0.0, 1.0))
         right = centre + width * ndtri(np.clip((q - 1.0 + inclusion) / inclusion, 0.0, 1.0))
-    inside = np.where(q < below, left, np.where(q > below + 1.0 - inclusion, right, 0.0))
-    return np.asarray(inside)
+    found = np.where(q < below, left, np.where(q > below + 1.0 - inclusion, right, 0.0))
+    return np.asarray(np.where(np.isnan(std), np.nan, found))
 
 
 class _Predictor(Protocol):

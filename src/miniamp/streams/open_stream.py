@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import cast
 
@@ -140,6 +140,8 @@ class StreamBatch:
         How the columns became features.
     means : tuple of two (N,) arrays, or None
         Counts and totals behind the running means, where missing values are filled by those.
+    numbers : (k,) array of int
+        The rows of the source that these are, counted from 0.
     """
 
     X: Numbers
@@ -147,6 +149,7 @@ class StreamBatch:
     position: int
     schema: Schema
     means: tuple[Array, Array] | None = None
+    numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def rows(self) -> int:
@@ -279,7 +282,7 @@ class Stream:
                 X = mean.filled(X, schema.feature_names)
             y = block.y.astype(str) if block.y is not None and schema.labels else block.y
             means = None if mean is None else (mean.count, mean.total)
-            yield StreamBatch(X, y, int(block.numbers[-1]) + 1, schema, means)
+            yield StreamBatch(X, y, int(block.numbers[-1]) + 1, schema, means, block.numbers)
 
     def _needed(self) -> Collection[str] | None:
         """The columns to read, where that is known before the source is opened."""
