@@ -211,3 +211,18 @@ def test_cluster_and_inspect_name_the_same_features(folder, run):
     ]
     assert heads[0] == heads[1]
     assert set(heads[0].split()[2:4]) == {"f7", "f9"}
+
+
+def test_a_batch_that_contradicts_is_treated_as_asked(folder, run):
+    lines = (folder / "rows.csv").read_text().splitlines()
+    spoiled = [f"{line.rsplit(',', 1)[0]},{1e4 * (-1) ** i}" for i, line in enumerate(lines[181:])]
+    (folder / "bad.csv").write_text("\n".join([*lines[:181], *spoiled]) + "\n")
+    fit = ("fit", "bad.csv", "--target", "y", "--batch-size", 60, "--noise", "0.01")
+    ran = run(*fit, "--on-conflict", "raise", "--json")
+    assert ran.code == 1
+    assert "contradict" in ran.err
+    ran = run(*fit, "--on-conflict", "skip", "--json")
+    assert ran.code == 0
+    found = {one["feature"]: one["mean"] for one in json.loads(ran.out)["coefficients"]}
+    assert found["a"] == pytest.approx(2.0, abs=0.05)
+    assert run(*fit, "--on-conflict", "shrug").code == 2

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 import miniamp
 from miniamp import checks
 from miniamp.cli import learn, options
-from miniamp.cli.options import MissingRule, SolverName, TaskName, UnknownRule, noise_of, prior_of
+from miniamp.cli.options import (
+    ConflictRule,
+    MissingRule,
+    SolverName,
+    TaskName,
+    UnknownRule,
+    noise_of,
+    prior_of,
+)
 from miniamp.cli.run import Run
 from miniamp.cli.summary import errors_line
 from miniamp.errors import InvalidInputError
@@ -47,6 +55,7 @@ def fit(
     solver: options.Solver = SolverName.auto,
     forget: options.Forget = None,
     half_life: options.HalfLife = None,
+    on_conflict: options.OnConflict = ConflictRule.adapt,
     intercept: options.Intercept = True,
     classes: options.Classes = None,
     batch_size: options.BatchSize = "auto",
@@ -140,6 +149,7 @@ class FitRun(Run["Predictor"]):
             memory=memory if memory == "auto" else int(memory),
             forget=forget,
             solver=self.options["solver"],
+            on_conflict=self.options.get("on_conflict", "adapt"),
             fit_intercept=self.options["intercept"],
         )
 

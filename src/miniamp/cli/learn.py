@@ -70,8 +70,7 @@ def execute(
         outcome = learned(run, checkpoint, cast(int, given["every"]), quiet=as_json)
     if run.resumed and not outcome["rows_this_time"] and not as_json:
         again = "; to learn from the same rows twice, pipe them in with -" if new_rows else ""
-        sys.stderr.write(f"miniamp: nothing new: all rows of {source} were learned before{again}
-")
+        sys.stderr.write(f"miniamp: nothing new: all rows of {source} were learned before{again}\n")
     if model is not None:
         run.save(model)
     if report is not None:
@@ -95,8 +94,7 @@ def _opened(
         return kind(source, options)
     run = kind.resume(checkpoint, source, options, new_rows)
     if not quiet:
-        sys.stderr.write(f"miniamp: resumes from {checkpoint}, {run.resumed:,} rows learned
-")
+        sys.stderr.write(f"miniamp: resumes from {checkpoint}, {run.resumed:,} rows learned\n")
     return run
 
 

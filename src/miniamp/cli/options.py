@@ -25,6 +25,7 @@ MissingRule = StrEnum("MissingRule", "error mean drop")
 UnknownRule = StrEnum("UnknownRule", "error ignore")
 FormatName = StrEnum("FormatName", "csv parquet arrow npy npz libsvm jsonl")
 SolverName = StrEnum("SolverName", "auto amp robust")
+ConflictRule = StrEnum("ConflictRule", "adapt skip raise")
 
 #: Priors and channels by name.
 PRIORS: dict[str, type[ScalarPrior]] = priors.by_name()
@@ -146,6 +147,15 @@ HalfLife = Annotated[
         "ROWS",
         "The same as a number of rows after which earlier ones count half.",
         callback=within(0, float("inf")),
+    ),
+]
+OnConflict = Annotated[
+    ConflictRule,
+    option(
+        MODEL,
+        "RULE",
+        "For a batch that contradicts what was learned: adapt learns what it can, skip leaves it "
+        "out, raise stops.",
     ),
 ]
 Intercept = Annotated[

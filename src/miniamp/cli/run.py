@@ -36,17 +36,11 @@ Options: TypeAlias = dict[str, Any]
 #: corrected in rows that were not read yet, and is still the same.
 COMPARED = 4096
 #: Options without a say in the result.
-FILES = (
-    "source",
-    "checkpoint",
-    "every",
-    "new_rows",
-    "output",
-    "model",
-    "report",
-    "as_json",
-    "watch",
+FILES = frozenset(
+    "source checkpoint every new_rows output model report as_json watch keep".split()
 )
+#: Options that are as good as left out: those of older checkpoints.
+DEFAULTS = {"header": True, "on_conflict": "adapt"}
 #: Options that are lists, a,b,c.
 LISTS = ("classes", "columns", "categorical")
 #: Options of the format.
@@ -234,7 +228,7 @@ def options_of(given: Mapping[str, object]) -> Options:
     """
     chosen: Options = {}
     for name, value in given.items():
-        if value is None or name in FILES or (name == "header" and value):
+        if value is None or name in FILES or DEFAULTS.get(name) == value:
             continue
         if name in LISTS:
             value = listed(str(value))
