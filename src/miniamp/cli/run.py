@@ -37,7 +37,18 @@ Options: TypeAlias = dict[str, Any]
 COMPARED = 4096
 #: Options without a say in the result.
 FILES = frozenset(
-    "source checkpoint every new_rows output model report as_json watch keep".split()
+    [
+        "source",
+        "checkpoint",
+        "every",
+        "new_rows",
+        "output",
+        "model",
+        "report",
+        "as_json",
+        "watch",
+        "keep",
+    ]
 )
 #: Options that are as good as left out: those of older checkpoints.
 DEFAULTS = {"header": True, "on_conflict": "adapt"}
