@@ -353,7 +353,12 @@ class FitState:
 
     @classmethod
     def from_state(cls, state: State, settings: ModelSettings) -> Self:
-        """The way back from `state`."""
+        """The way back from `state`; a default for a lost field would be another model."""
+        for part in fields(cls):
+            if part.name not in state and part.name not in ("settings", "tally"):
+                raise checks.refuse(
+                    "state", f"no field {part.name!r}", "all that was saved", "save it again"
+                )
         frame = state["frame"]
         changes = {
             "frame": None if frame is None else Frame(**frame),
