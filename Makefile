@@ -3,6 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
+SECONDS ?= 60
+TARGETS ?=
 BENCH  ?=
 
 # One process per core, so one thread per process: more only wait for each other.
@@ -10,7 +12,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_N
 PYTEST := $(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format types imports coverage bench docs house wheel clean
+.PHONY: help fuzz demo test test-slow lint format types imports coverage bench docs house wheel clean
 
 help:  ## list the tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,6 +46,9 @@ bench: $(VENV)/.bench  ## ratios against peers and against the machine's limit
 house: $(VENV)/.dev  ## the size of the source, its cycles, its walks: before and now
 	$(BIN)/python -m tools.house
 
+fuzz: $(VENV)/.fuzz  ## bytes at random into every file format and checkpoint, SECONDS each
+	$(ONE_THREAD) $(BIN)/python -m fuzz $(SECONDS) $(TARGETS)
+
 docs: $(VENV)/.docs  ## the manual, as HTML
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
@@ -69,7 +74,8 @@ $(VENV)/.demo: EXTRAS := cli,report
 $(VENV)/.dev:  EXTRAS := dev
 $(VENV)/.docs: EXTRAS := docs,all
 $(VENV)/.bench: EXTRAS := dev,peers
-$(VENV)/.demo $(VENV)/.dev $(VENV)/.docs $(VENV)/.bench: pyproject.toml | $(BIN)/python
+$(VENV)/.fuzz: EXTRAS := fuzz
+$(VENV)/.demo $(VENV)/.dev $(VENV)/.docs $(VENV)/.bench $(VENV)/.fuzz: pyproject.toml | $(BIN)/python
 	$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11) and "miniamp needs Python 3.11 or later; make PYTHON=python3.11")'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(EXTRAS)]"
 	@touch $@

@@ -50,6 +50,8 @@ BALANCE = 0.25
 EVERY_BATCH = 5
 #: Rows that are labelled at once.
 CHUNK = 8192
+#: Starts at most: more is a slip or a damaged file, and would run for days.
+MOST_STARTS = 10_000
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class ClusterSettings:
             prior_var=prior_var,
             noise=noise,
             n_init_batches=checks.count("n_init_batches", n_init_batches),
-            n_init=checks.count("n_init", n_init),
+            n_init=_starts(n_init),
             fading=checks.number("fading", fading, least=0.0),
             stop=Stop(checks.count("max_iter", max_iter), checks.number("tol", tol, least=0.0)),
         )
@@ -386,6 +388,13 @@ class Clusters:
             residual(Y, np.asarray(Y @ V) / np.maximum(V.sum(axis=0), 1e-9), V) for V in starts
         )
         return max(left, NOISE_FLOOR * square) or 1.0
+
+
+def _starts(n_init: Given) -> int:
+    starts = checks.count("n_init", n_init)
+    if starts > MOST_STARTS:
+        raise checks.refuse("n_init", starts, f"at most {MOST_STARTS:,}", "take fewer starts")
+    return starts
 
 
 def _rank(belief: Factors) -> tuple[bool, float]:

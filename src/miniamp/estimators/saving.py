@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from miniamp import checks, streams
@@ -16,6 +18,8 @@ from miniamp.errors import InvalidInputError
 
 #: Plain values, arrays and posteriors under names: what `miniamp.streams.save` writes.
 State: TypeAlias = dict[str, Any]
+#: Features up to which a row that tries a model out is dense.
+DENSE_TRIAL = 10_000
 #: Class labels or feature names.
 Labels: TypeAlias = NDArray[np.generic]
 
@@ -89,9 +93,20 @@ class SaveMixin(ABC):
         new = cls(**state["parameters"])
         if state["fitted"]:
             new._restore(dict(state["fitted"]))
+            new._try_out()
         if state["stream"] is not None:
             new.stream_ = state["stream"]
         return new
+
+    def _try_out(self) -> None:
+        """Predict a row of zeros: what was restored must fit together, whoever wrote it."""
+        n: object = getattr(self, "n_features_in_", None)
+        if not isinstance(n, (int, np.integer)) or n < 1:
+            raise checks.refuse("n_features_in_", repr(n), "a whole number >= 1", "save it again")
+        row = np.zeros((1, n)) if n <= DENSE_TRIAL else sp.csr_array((1, n))
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")  # about names that zeros do not have
+            self.predict(row)  # type: ignore[attr-defined]  # of every estimator here
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
