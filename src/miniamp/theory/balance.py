@@ -26,6 +26,8 @@ STRONGEST = 1e32
 #: A first iteration that adds less precision than this, in units of 1/Var x, adds none: the channel
 #: cannot tell z from -z, and nothing breaks the symmetry.
 BLIND = 1e-13
+#: The chance overlap that leaves a point where nothing is known, in units of 1/Var x.
+SEED = 1e-9
 #: A continuous part of less weight than this is none.
 NO_CONTINUUM = 1e-9
 #: Turns whose logarithms differ by less are rounding on a flat curve.
@@ -88,10 +90,15 @@ class Balance:
         # One iteration from lambda_0: a lower bound, since delta only grows from there.
         first = float(self.output.delta(self.scalar.mmse(self.lam)))
         if first * alpha * self.scalar.variance < BLIND:
-            return -np.inf
-        left = target + float(np.log(first)) - 1e-9
-        if self.log_alpha(left) >= target:
-            return left
+            critical = self.weak_recovery
+            if critical is None or alpha <= critical * (1.0 + 1e-12):
+                return -np.inf
+            # A vanishing chance overlap grows.
+            left = float(np.log(SEED / self.scalar.variance))
+        else:
+            left = target + float(np.log(first)) - 1e-9
+            if self.log_alpha(left) >= target:
+                return left
         steps = np.arange(41, dtype=np.float64) * SCAN
         while left < self.end:
             s = left + steps
@@ -115,6 +122,17 @@ class Balance:
                 return self.root(s[i - 1], top.s, target)
         return self.root(s[first - 1], s[first], target) if first < len(s) else None
 
+    @cached_property
+    def weak_recovery(self) -> float | None:
+        """The alpha above which AMP leaves the point where nothing is known; None without such.
+
+        Rows that do not show the sign of z add alpha onset (1 - E/Var x) to lambda, and
+        1 - E/Var x is lambda Var x to first order: the two balance at 1/(onset Var x).
+        """
+        if self.lam > 0.0 or not self.output.blind:
+            return None
+        return 1.0 / (self.output.onset * self.scalar.variance)
+
     def roots(self, alpha: float) -> list[tuple[float, bool]]:
         """Every fixed point as (log(lambda - lambda_0), stable), in order; E = 0 apart."""
         target = float(np.log(alpha))
@@ -128,7 +146,8 @@ class Balance:
             found.append((self.root(left, right, target), bool(high > low)))
         if self.log_alpha(self.begin) > target:
             return [(self._tiny(target), True), *found]
-        return found
+        critical = self.weak_recovery
+        return found if critical is None else [(-np.inf, False), *found]
 
     def perfect(self, alpha: float) -> bool:
         """Whether E = 0 (or the channel's floor) is a stable fixed point at this alpha."""
@@ -209,7 +228,8 @@ class Balance:
 
     def _tiny(self, target: float) -> float:
         """The fixed point below the scan: alpha so small that delta is that of lambda_0."""
-        return target + float(np.log(self.output.delta(self.scalar.mmse(self.lam))))
+        with np.errstate(divide="ignore"):  # blind rows: it is where nothing is known
+            return target + float(np.log(self.output.delta(self.scalar.mmse(self.lam))))
 
 
 def _without_ripples(turns: list[Extremum], log_limit: float) -> list[Extremum]:

@@ -29,6 +29,12 @@ SMOOTH_STEP = 0.4
 #: Standard deviations of omega that they are averaged over.
 REACH = 8.5
 KEPT = 64
+#: Rows whose delta at E = E x^2 is below this share of that at half of it do not show signs.
+BLIND = 1e-12
+#: The nearest that the table of a blind channel comes to E = E x^2, relatively.
+CLOSEST = 1e-12
+#: The logarithm of a delta that is 0.
+VANISHED = -740.0
 
 
 class RowGain(Protocol):
@@ -45,6 +51,14 @@ class RowGain(Protocol):
     @property
     def residue(self) -> float:
         """E delta(E) as E falls to 0, where rows have no noise."""
+
+    @property
+    def blind(self) -> bool:
+        """Whether rows say nothing where nothing is known: they do not show the sign of z."""
+
+    @property
+    def onset(self) -> float:
+        """delta(E)/(1 - E/power) as E rises to `power`."""
 
     def delta(self, mse: ArrayOrFloat) -> Array:
         """What a row over coefficients adds to the precision."""
@@ -113,6 +127,8 @@ class OutputChannel:
         mse = np.minimum(np.asarray(mse, dtype=np.float64), self.power)
         if self.closed:
             return self._closed("row_fisher", mse)
+        if self.blind:
+            return np.asarray((1.0 - mse / self.power) * self._ratio.value(mse))
         return self._table.value(mse)
 
     def information(self, mse: ArrayOrFloat) -> Array:
@@ -134,12 +150,41 @@ class OutputChannel:
             return 0.0
         return round(-2.0 * self._power_law[1]) / 2.0
 
+    @cached_property
+    def blind(self) -> bool:
+        """Whether rows say nothing where nothing is known: they do not show the sign of z."""
+        if self.closed:
+            return False
+        at, below = np.exp(self._log_delta(np.log(self.power * np.array([1.0, 0.5]))))
+        return bool(at < BLIND * below)
+
+    @property
+    def onset(self) -> float:
+        """delta(E)/(1 - E/power) as E rises to `power`: how fast blind rows begin to tell."""
+        return float(self._ratio.value(self.power))
+
+    @cached_property
+    def _ratio(self) -> LogTable:
+        """delta(E)/(1 - E/power), which has no zero at E = power."""
+
+        def log_ratio(log_mse: Array) -> Array:
+            unknown = -np.expm1(log_mse - np.log(self.power))
+            return np.asarray(self._log_delta(log_mse) - np.log(np.maximum(unknown, CLOSEST)))
+
+        def low(mse: Array) -> tuple[Array, Array]:
+            value, integral = self._low(mse)
+            return value / (1.0 - mse / self.power), integral
+
+        return LogTable(log_ratio, np.log(self.end), low)
+
     def _log_delta(self, log_mse: Array) -> Array:
         mse = np.minimum(np.exp(log_mse), self.power)
         closed = self.channel.row_fisher(mse, self.power)
         if closed is not None:
             return np.asarray(np.log(closed.reshape(mse.shape)))
-        return np.asarray(np.log([self._integrated(float(E)) for E in mse]))
+        with np.errstate(divide="ignore"):
+            logs = np.log([self._integrated(float(E)) for E in mse])
+        return np.asarray(np.maximum(logs, VANISHED))
 
     def _integrated(self, mse: float) -> float:
         spread = 0.0 if self.channel.shift_invariant else self.power - mse

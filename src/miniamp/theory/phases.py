@@ -80,15 +80,15 @@ def transitions(
     Transitions(spinodal=None, information=None, lower_spinodal=None, weak_recovery=None)
     """
     balance = Balance(prior, channel, checks.number("lam", lam, least=0.0), design)
-    turn = _deepest(balance)
+    turn, weak = _deepest(balance), balance.weak_recovery
     if turn is None:
-        return Transitions(None, None, None)
+        return Transitions(None, None, None, weak)
     top, bottom = turn
     if bottom is None:
         lower = float(np.exp(balance.log_limit))
         if balance.output.noiseless:
             # Any error at all costs infinitely much information: the good point wins at once.
-            return Transitions(top.alpha, lower, lower)
+            return Transitions(top.alpha, lower, lower, weak)
     else:
         lower = bottom.alpha
 
@@ -107,7 +107,7 @@ def transitions(
     information = None
     if difference(low) < 0.0 < difference(high):
         information = float(brentq(difference, low, high, xtol=1e-15, rtol=1e-14))
-    return Transitions(top.alpha, information, lower)
+    return Transitions(top.alpha, information, lower, weak)
 
 
 def _deepest(balance: Balance) -> tuple[Extremum, Extremum | None] | None:
@@ -294,8 +294,12 @@ def verdict(
     alpha_b: Given,
     batches: int,
     design: Spectrum | None = None,
+    size: int = 1000,
 ) -> Verdict:
     """Whether Mini-AMP is optimal, batch by batch, and both errors.
+
+    Parameters are those of `learning_curve`; `size` is the number N of coefficients, which decides
+    how long a chance overlap takes to grow where rows do not show signs (`Verdict.escape`).
 
     Examples
     --------
@@ -315,8 +319,24 @@ def verdict(
         _best_from(Balance(prior, channel, lam, design), float(amp.alpha[0]), float(mse))
         for lam, mse in zip(before, amp.mse, strict=True)
     ]
-    phase = "hard" if alone[0] < amp.mse[0] * (1.0 - SAME) else "easy"
-    return Verdict(float(amp.alpha[0]), batch_verdicts(amp, best, alone), phase)
+    hard = alone[0] < amp.mse[0] * (1.0 - SAME)
+    alpha, found = float(amp.alpha[0]), batch_verdicts(amp, best, alone)
+    critical = Balance(prior, channel, design=design).weak_recovery
+    if critical is None or alpha > critical:
+        return Verdict(alpha, found, "hard" if hard else "easy")
+    return blind_verdict(alpha, found, alpha / critical, hard, size)
+
+
+def blind_verdict(
+    alpha_b: float, batches: tuple[BatchVerdict, ...], ratio: float, hard: bool, size: int
+) -> Verdict:
+    """The verdict where AMP starts at a fixed point of no knowledge, at `ratio` of its threshold.
+
+    A chance overlap of 1/size grows by 1/(1 - ratio) per batch.
+    """
+    growth = 1.0 / (1.0 - ratio) if ratio < 1.0 else np.inf
+    escape = float(1.0 + np.log(checks.count("size", size, least=2)) / np.log(growth))
+    return Verdict(alpha_b, batches, "hard" if hard else "impossible", growth, escape)
 
 
 def batch_verdicts(amp: Curve, best: Curve, alone: Sequence[float]) -> tuple[BatchVerdict, ...]:

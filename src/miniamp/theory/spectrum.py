@@ -212,6 +212,16 @@ class SpectralGain:
         """E delta(E) as E falls to 0 without noise: the rank over the number of rows."""
         return min(float(self.design.weights.sum()), 1.0) / self.design.alpha
 
+    @property
+    def blind(self) -> bool:
+        """Whether rows say nothing where nothing is known."""
+        return self.output.blind
+
+    @property
+    def onset(self) -> float:
+        """delta(E)/(1 - E/power) as E rises to `power`, from just below."""
+        return float(self.delta((1.0 - 1e-6) * self.power)) / 1e-6
+
     def exponent(self) -> float:
         """s in delta ~ E^-s for small E."""
         return self.output.exponent()

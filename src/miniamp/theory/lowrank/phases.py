@@ -15,7 +15,7 @@ from miniamp.theory.lowrank.columns import OptimalColumns
 from miniamp.theory.lowrank.curves import as_mixture, learning_curve, mmse_curve
 from miniamp.theory.lowrank.labels import LabelLaw, Mixture
 from miniamp.theory.lowrank.matrix import MatrixLaw
-from miniamp.theory.phases import VISIBLE, Transitions, Verdict, batch_verdicts
+from miniamp.theory.phases import VISIBLE, Transitions, Verdict, batch_verdicts, blind_verdict
 
 
 class Energy(NamedTuple):
@@ -112,7 +112,6 @@ def verdict(
     mixture = as_mixture(prior_u, prior_v, noise)
     thresholds = transitions(prior_u, prior_v, noise)
     alpha_b = checks.number("alpha_b", alpha_b, above=0.0)
-    size = checks.count("size", size, least=2)
     amp = learning_curve(prior_u, prior_v, noise, alpha_b, batches=batches)
     best = mmse_curve(prior_u, prior_v, noise, alpha_b, batches=batches)
     before = zip([0.0, *amp.overlap[:-1]], [0.0, *amp.alpha[:-1]], strict=True)
@@ -126,9 +125,7 @@ def verdict(
         return Verdict(alpha_b, found)
     information = thresholds.information
     hard = information is not None and alpha_b > information
-    growth = 1.0 / (1.0 - ratio) if ratio < 1.0 else np.inf
-    escape = float(1.0 + np.log(size) / np.log(growth))
-    return Verdict(alpha_b, found, "hard" if hard else "impossible", growth, escape)
+    return blind_verdict(alpha_b, found, ratio, hard, size)
 
 
 def _alpha_at(mixture: Mixture, a: float) -> float:
