@@ -12,7 +12,7 @@ from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.base import Channel
 from miniamp.channels.poisson import checked_counts
 from miniamp.errors import InvalidTypeError
-from miniamp.numerics.averages import HERMITE_NODES, HERMITE_WEIGHTS, local, moments
+from miniamp.numerics.averages import local, moments
 
 LogLikelihood = Callable[[Array, Array], ArrayLike]
 
@@ -22,6 +22,9 @@ LOCAL = 0.01
 FINE = 0.2
 REACH = 8.5
 _SQRT_2PI = np.sqrt(2.0 * np.pi)
+#: Gauss-Hermite nodes for averages over less than half of `scale`: right to 1e-12 for a logistic.
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _OUTCOMES = 201
 _DROP = 40.0
 #: A sum over counts ends here at the latest.
@@ -228,7 +231,7 @@ class Numerical(Channel):
         )
         chance = np.exp(-0.5 * np.square(omega / spread)) if spread > 0.0 else np.ones(1)
         deviation = np.sqrt(V)
-        if deviation > self.scale:
+        if deviation > 0.5 * self.scale:
             # One grid of z for all omega.
             gap = FINE * self.scale
             most = np.ceil((REACH * (spread + deviation)) / gap)
@@ -238,11 +241,11 @@ class Numerical(Channel):
             Z, slope = w @ likelihood, (w * away / V) @ likelihood
         else:
             # P(y | z) hardly changes about an omega: Gauss-Hermite nodes there.
-            z = omega[:, None] + deviation * HERMITE_NODES
-            likelihood = self._likelihood(y, z.ravel()).reshape(*z.shape, len(y))
-            Z = np.einsum("k,ikj->ij", HERMITE_WEIGHTS, likelihood)
-            pull = HERMITE_WEIGHTS * HERMITE_NODES / deviation
-            slope = np.einsum("k,ikj->ij", pull, likelihood)
+            Z, slope = np.zeros((2, len(omega), len(y)))
+            for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+                likelihood = weight * self._likelihood(y, omega + deviation * node)
+                Z += likelihood
+                slope += (node / deviation) * likelihood
         with np.errstate(all="ignore"):
             square = np.where(Z > 0.0, np.square(slope) / Z, 0.0) @ weights
         return float(chance @ square / (chance @ (Z @ weights)))
