@@ -156,8 +156,6 @@ def correlated_regression(p: float, step: float, batches: float, goal: float) ->
 
 
 def correlated_classification(p: float = 1000) -> Iterator[Found]:
-    from sklearn.linear_model import SGDClassifier
-
     p, rng, step = int(p), np.random.default_rng(0), 1000
     x = rng.standard_normal(p) / np.sqrt(p)
     batches = []
@@ -167,13 +165,22 @@ def correlated_classification(p: float = 1000) -> Iterator[Found]:
     model, classes = MiniAMPClassifier(), [-1.0, 1.0]
     learn = partial(model.partial_fit, classes=classes)
     seconds, ours = progressive(learn, lambda X: model.predict_proba(X)[:, 1], batches, log_loss)
-    sgd = SGDClassifier(loss="log_loss", alpha=1e-3, random_state=0)
-    learn = partial(sgd.partial_fit, classes=classes)
-    theirs, loss = progressive(learn, lambda X: sgd.predict_proba(X)[:, 1], batches, log_loss)
+    theirs, loss = min(
+        (sgd_classifier(alpha, batches, classes) for alpha in (1e-3, 1e-2, 1e-1, 1.0)),
+        key=lambda found: found[1],
+    )
     rate = 10 * step / seconds
-    said = f"log loss {ours:.3f} (SGDClassifier {loss:.3f})"
+    said = f"log loss {ours:.3f} (SGDClassifier's best {loss:.3f})"
     case = f"correlated rows, p = {p}, by 1000, classification, against SGDClassifier"
     yield row(case, rate, "rows/s", ">= 3000 rows/s", rate >= 3000, said, 10 * step / theirs)
+
+
+def sgd_classifier(alpha, batches, classes):
+    from sklearn.linear_model import SGDClassifier
+
+    sgd = SGDClassifier(loss="log_loss", alpha=alpha, average=True, random_state=0)
+    learn = partial(sgd.partial_fit, classes=classes)
+    return progressive(learn, lambda X: sgd.predict_proba(X)[:, 1], batches, log_loss)
 
 
 def ten_classes() -> Iterator[Found]:
@@ -321,7 +328,7 @@ def clusters() -> Iterator[Found]:
 
 
 def files() -> Iterator[Found]:
-    """A fit from a CSV file and from the same rows in Parquet, 100 features: megabytes of CSV."""
+    """A fit from a CSV file and from a Parquet file, 100 features: megabytes of the file."""
     import pandas as pd
 
     rng = np.random.default_rng(0)
@@ -334,9 +341,9 @@ def files() -> Iterator[Found]:
             path = Path(folder) / f"rows.{name}"
             if name == "csv":
                 frame.to_csv(path, index=False)
-                size = path.stat().st_size / 1e6
             else:
                 frame.to_parquet(path, index=False)
+            size = path.stat().st_size / 1e6
             model, reading = MiniAMPRegressor(), time.process_time()
             for _ in open_stream(str(path), "y", 1000):
                 pass

@@ -58,6 +58,18 @@ def test_posterior_equals_dense_and_g_stays_away(problem, design) -> None:
     assert sweep.memory.size == 1
 
 
+def test_a_sweep_can_be_repeated(problem, design) -> None:
+    """The g that it starts from is kept, however often it is asked for."""
+    channel, belief = channels.Gaussian(var=1e-4), Posterior(priors.GaussBernoulli(rho=0.2), N)
+    first = design.sandwich(belief.mean, belief.var, problem.y, channel, None)
+    pulls = [
+        design.sandwich(belief.mean, belief.var, problem.y, channel, first.memory).pull
+        for _ in range(6)
+    ]
+    np.testing.assert_allclose(pulls[-1], pulls[0], rtol=1e-12)
+    assert np.abs(pulls[0] - first.pull).max() > 0.0
+
+
 def test_per_row_noise_is_split_with_the_rows(problem, design) -> None:
     Phi, y = problem.Phi, problem.y
     noise = channels.Gaussian(var=np.linspace(1e-4, 1e-2, len(y)))

@@ -170,9 +170,9 @@ def test_rows_are_not_gathered_in_silence(client, problem, design, monkeypatch) 
     refused = r"Phi: got a request for .* at the client, .* GB.*Batch"
     with pytest.raises(InvalidInputError, match=refused):
         design.toarray()
-    with pytest.raises(InvalidInputError, match=refused):
-        evidence.RobustBatch(few, problem.y[:120], gaussian)
     start = Posterior(priors.Gaussian(), problem.N)
+    with pytest.raises(InvalidInputError, match=refused):
+        absorb(start, evidence.RobustBatch(few, problem.y[:120], gaussian))
     with pytest.raises(InvalidInputError, match=refused):
         absorb(start, evidence.RobustBatch(design, problem.y, gaussian))
     with pytest.raises(InvalidInputError, match=refused):

@@ -1,9 +1,8 @@
 """Compiled sweeps over a dense block of rows.
 
 A few rows at a time: each x_i that is loaded meets four or eight entries of Phi, and each
-accumulator is read and written once for them. The rows have to be in the second level of the cache
-for the way back, so eight are taken only of short rows: 0.54 ms against 0.62 at 1200 x 2000, 18.3
-against 17.8 at 4000 x 10000.
+accumulator is read and written once for them. With scalar variances eight rows take 0.54 ms where
+four take 0.62 at 1200 x 2000, and 18.3 against 17.8 at 4000 x 10000.
 
 While a group of rows goes back, the next one already goes forth in the same loop: so memory is read
 without a pause, and a sweep takes as long as one product of BLAS with the same matrix. Forth and
@@ -18,9 +17,8 @@ from numpy.typing import NDArray
 from miniamp.arrays import Array
 from miniamp.compiled import compiled, fill_moments, fill_output
 
+#: With vector and with scalar variances, which need half as many registers.
 _GROUP, _LARGE_GROUP = 4, 8
-#: Rows of at most this many entries are swept in large groups.
-_SHORT = 4096
 
 
 @compiled
@@ -120,26 +118,7 @@ def through(
     ahead: NDArray[np.floating], behind: NDArray[np.floating], x: Array, g: Array, omega: Array,
     pull: Array,
 ) -> None:  # fmt: skip
-    """omega = ahead x and pull += behind' g in one loop, for a group of rows each."""
-    a0 = a1 = a2 = a3 = 0.0
-    g0, g1, g2, g3 = g[0], g[1], g[2], g[3]
-    p0, p1, p2, p3 = ahead[0], ahead[1], ahead[2], ahead[3]
-    q0, q1, q2, q3 = behind[0], behind[1], behind[2], behind[3]
-    for i in range(len(x)):
-        a0 += p0[i] * x[i]
-        a1 += p1[i] * x[i]
-        a2 += p2[i] * x[i]
-        a3 += p3[i] * x[i]
-        pull[i] += g0 * q0[i] + g1 * q1[i] + g2 * q2[i] + g3 * q3[i]
-    omega[0], omega[1], omega[2], omega[3] = a0, a1, a2, a3
-
-
-@compiled
-def through_eight(
-    ahead: NDArray[np.floating], behind: NDArray[np.floating], x: Array, g: Array, omega: Array,
-    pull: Array,
-) -> None:  # fmt: skip
-    """The same for a large group of rows each."""
+    """omega = ahead x and pull += behind' g in one loop, for a group of eight rows each."""
     a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = 0.0
     g0, g1, g2, g3, g4, g5, g6, g7 = g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]
     p0, p1, p2, p3 = ahead[0], ahead[1], ahead[2], ahead[3]
@@ -166,7 +145,7 @@ def through_squares(
     ahead: NDArray[np.floating], behind: NDArray[np.floating], x: Array, v: Array, g: Array,
     response: Array, omega: Array, V: Array, pull: Array, curvature: Array,
 ) -> None:  # fmt: skip
-    """The same, with V = ahead^2 v and curvature += (behind^2)' response."""
+    """The same for four rows each, with V = ahead^2 v and curvature += (behind^2)' response."""
     a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = 0.0
     g0, g1, g2, g3 = g[0], g[1], g[2], g[3]
     c0, c1, c2, c3 = response[0], response[1], response[2], response[3]
@@ -212,7 +191,7 @@ def sweep(
     of length one, gets the sum of the responses.
     """
     rows = len(y)
-    group = _GROUP if squares or len(x) > _SHORT else _LARGE_GROUP
+    group = _GROUP if squares else _LARGE_GROUP
     omega, V = np.empty(group), np.full(group, v[0])
     behind, before = Phi[:0], slice(0, 0)
     for start in range(0, rows, group):
@@ -223,10 +202,8 @@ def sweep(
                 through_squares(
                     ahead, behind, x, v, g[before], response[before], omega, V, pull, curvature
                 )
-            elif group == _GROUP:
-                through(ahead, behind, x, g[before], omega, pull)
             else:
-                through_eight(ahead, behind, x, g[before], omega, pull)
+                through(ahead, behind, x, g[before], omega, pull)
         else:
             if squares:
                 back_squares(behind, g[before], response[before], pull, curvature)

@@ -14,7 +14,7 @@ import numpy as np
 from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
-from miniamp.designs import row_sources
+from miniamp.designs import row_blocks
 from miniamp.designs.base import Design, Sweep, check_bytes
 from miniamp.designs.row_blocks import Derived, Facts, Request, SweepRequest, sum_of, triangle
 from miniamp.designs.sequential import Columns, Responses, Running
@@ -304,7 +304,7 @@ class Distributed(Design):
         cls, Phi: DaskArray, y: DaskArray | None = None, client: Client | None = None
     ) -> Distributed:
         """A dask.array of rows, one block per chunk of rows; y may be a dask.array too."""
-        return cls(row_sources.array_blocks(Phi, y), client)
+        return cls(row_blocks.array_blocks(Phi, y), client)
 
     @classmethod
     def from_frame(
@@ -315,7 +315,7 @@ class Distributed(Design):
         client: Client | None = None,
     ) -> Distributed:
         """A dask.dataframe, one block per partition; without a target all columns are features."""
-        return cls(row_sources.frame_blocks(frame, target, features), client)
+        return cls(row_blocks.frame_blocks(frame, target, features), client)
 
     @classmethod
     def from_parquet(
@@ -326,7 +326,7 @@ class Distributed(Design):
         client: Client | None = None,
     ) -> Distributed:
         """Parquet files that match a glob, one block per file, read by the workers themselves."""
-        return cls(row_sources.parquet_blocks(pattern, target, features), client)
+        return cls(row_blocks.parquet_blocks(pattern, target, features), client)
 
 
 class DerivedBlocks:

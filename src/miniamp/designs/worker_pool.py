@@ -141,7 +141,7 @@ class WorkerPool:
             if not lost:
                 return [(group, results[group]) for group in self.groups]
             pending = self._replaced(lost)
-        raise _lost_too_often()
+        raise _lost_workers(f"workers lost {TRIES} times in one call", "give them more memory")
 
     def call_one(self, k: int, method: str, *arguments: object) -> Any:
         """The result of a method for block k alone; its position in its group comes first."""
@@ -151,7 +151,7 @@ class WorkerPool:
                 return group.result(group.call(method, group.blocks.index(k), *arguments))
             except _WorkerLost:
                 self._replaced([group])
-        raise _lost_too_often()
+        raise _lost_workers(f"workers lost {TRIES} times in one call", "give them more memory")
 
     def _replaced(self, lost: Sequence[Group]) -> list[Group]:
         """New groups in the place of lost ones."""
@@ -181,10 +181,8 @@ class WorkerPool:
             except _WorkerLost:
                 continue
             return groups
-        raise LostWorkersError(
-            "client",
+        raise _lost_workers(
             f"workers that died {TRIES} times while loading blocks {min(blocks)} to {max(blocks)}",
-            "workers with room for their blocks",
             "give them more memory, or cut the rows into smaller blocks",
         )
 
@@ -300,11 +298,8 @@ def living_workers(client: Client) -> list[str]:
 
 def _lost(scheduler: bool) -> LostWorkersError:
     if scheduler:
-        return LostWorkersError(
-            "client",
-            f"a cluster without workers for {REVIVAL:g} s",
-            "one that can hold the rows",
-            "start a worker and call again; the belief is unchanged",
+        return _lost_workers(
+            f"a cluster without workers for {REVIVAL:g} s", "start a worker and call again"
         )
     return LostSchedulerError(
         "client",
@@ -312,6 +307,11 @@ def _lost(scheduler: bool) -> LostWorkersError:
         "a running Dask cluster",
         "connect to a new one and load the rows again; the belief is unchanged",
     )
+
+
+def _lost_workers(received: str, remedy: str) -> LostWorkersError:
+    expected = "workers that live and have room for the rows"
+    return LostWorkersError("client", received, expected, f"{remedy}; the belief is unchanged")
 
 
 def first_done(client: Client, futures: Sequence[Future]) -> list[Future]:
@@ -324,12 +324,3 @@ def first_done(client: Client, futures: Sequence[Future]) -> list[Future]:
     if not done:
         living_workers(client)
     return done
-
-
-def _lost_too_often() -> LostWorkersError:
-    return LostWorkersError(
-        "client",
-        f"workers that were lost {TRIES} times in one iteration",
-        "some that live longer than it",
-        "start workers with more memory and call again; the belief is unchanged",
-    )
