@@ -17,7 +17,7 @@ import uvicorn
 
 from miniamp import MiniAMPRegressor
 from miniamp.app.learner import Learner
-from miniamp.app.service import service
+from miniamp.app.service import listening, service
 
 
 class Client:
@@ -75,7 +75,7 @@ def serving(tmp_path):
         config = uvicorn.Config(
             service(learner, **options), port=0, log_level="error", ws="none", lifespan="on"
         )
-        socket = config.bind_socket()
+        socket = listening("127.0.0.1", 0)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
         thread.start()

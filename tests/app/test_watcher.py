@@ -19,6 +19,7 @@ pytest.importorskip("plotly")
 import uvicorn
 
 from miniamp import MiniAMPRegressor
+from miniamp.app.service import listening
 from miniamp.app.watcher import Watched, application
 from miniamp.report.facts import Facts
 from miniamp.report.page import above
@@ -41,7 +42,7 @@ def model(batches, names=None):
 @contextlib.contextmanager
 def page_of(path):
     config = uvicorn.Config(application(path), port=0, log_level="error", ws="none")
-    socket = config.bind_socket()
+    socket = listening("127.0.0.1", 0)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
     thread.start()

@@ -151,7 +151,7 @@ def _section(path: str, method: str, about: dict[str, Any]) -> str:
     if JSON in body:
         schema = body[JSON]["schema"]
         text += f"<p>Send {' or '.join(f'<code>{kind}</code>' for kind in body)}:</p>"
-        text += f"<pre>{html.escape(json.dumps(schema['example'], indent=1))}</pre><table>"
+        text += f"<pre>{html.escape(json.dumps(schema['example']))}</pre><table>"
         for name, each in schema["properties"].items():
             words = html.escape(each.get("description", "Targets, one per row."))
             text += f"<tr><td><code>{name}</code></td><td>{words}</td></tr>"

@@ -136,7 +136,7 @@ def landscape_chart(question: Question) -> Chart:
         ),
     ]  # fmt: skip
     kept = [each for each in series if len(each.x)]
-    return Chart("", "", Axis("error", [found.mse]), Axis("nats above the minimum"), kept)
+    return Chart("", "", Axis("error", [found.mse]), Axis("information, nats"), kept)
 
 
 def diagram_figure(question: Question, size: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ PULSE = 0.25
 
 _STYLE = """
 aside { align-self: start; }
-.page { display: grid; grid-template-columns: 19rem minmax(0, 1fr); gap: 1rem; margin-top: 1rem; }
+.page { display: grid; grid-template-columns: 23rem minmax(0, 1fr); gap: 1rem; margin-top: 1rem; }
 .page .cards { margin-top: 0; }
 .control { margin-bottom: .9rem; }
 .control > label { display: block; font-size: .88rem; color: var(--muted); margin-bottom: .15rem; }
