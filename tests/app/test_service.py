@@ -15,6 +15,7 @@ import pytest
 from miniamp import MiniAMPClassifier, MiniAMPRegressor, load
 from miniamp.app.log import Entry, Log
 from miniamp.app.service import Limits
+from miniamp.cli import main
 from miniamp.errors import CheckpointError, ConflictError
 
 from .conftest import batch, body
@@ -112,6 +113,29 @@ def test_records_by_name(serving):
     status, answer = client.post("/predict", {"X": [{"a": 1.0, "b": 1.0}]})
     assert status == 422
     assert "'c'" in answer["error"]["message"]
+
+
+def test_a_model_of_the_command_line_takes_its_columns(serving, tmp_path):
+    """Records have the columns of the file: categories are encoded as they were learned."""
+    rng = np.random.default_rng(0)
+    lines = [f"{rng.integers(20, 60)},{rng.choice(['Bern', 'Basel'])}" for _ in range(200)]
+    rows = [f"{line},{2 * int(line[:2]) + 10 * line.endswith('Bern')}" for line in lines]
+    (tmp_path / "rows.csv").write_text("\n".join(["age,city,price", *rows]))
+    path = str(tmp_path / "m.amp")
+    assert main(["fit", str(tmp_path / "rows.csv"), "--target", "price", "-o", path]) == 0
+    client = serving()
+    assert client.get("/model")["columns"] == ["age", "city"]
+    record = {"age": 41, "city": "Bern"}
+    status, answer = client.post("/predict", {"X": [record]})
+    assert status == 200
+    assert answer["mean"][0] == pytest.approx(92.0, abs=1.0)
+    status, answer = client.post("/learn", [{**record, "price": 92.0}])
+    assert (status, answer["rows_seen"]) == (200, 201)
+    status, answer = client.post("/predict", {"X": [{"age": 41, "city": "Rome"}]})
+    assert status == 422
+    assert "'Rome'" in answer["error"]["received"]
+    client.stop()
+    assert main(["predict", path, str(tmp_path / "rows.csv"), "-o", f"{path}.csv"]) == 0
 
 
 def arrow(table, **options):

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from miniamp.errors import InvalidInputError
+from miniamp.streams import Schema, open_stream
 
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -42,10 +43,22 @@ class Rows(NamedTuple):
 
 
 class Names(NamedTuple):
-    """What the model calls its columns; empty where it has no names."""
+    """What the model calls its columns; empty where it has no names.
+
+    A model of `miniamp fit` also has `reading`, the state of its stream: columns may be categories,
+    which become several features.
+    """
 
     features: tuple[str, ...]
     target: str
+    reading: dict[str, Any] | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What a record must have."""
+        if self.reading is None:
+            return self.features
+        return tuple(column.name for column in Schema.from_dict(self.reading["schema"]).columns)
 
 
 def parsed(content: bytes, kind: str, names: Names, most_rows: int) -> Rows:
@@ -105,7 +118,8 @@ def _by_name(given: list[Any], y: Any, names: Names) -> tuple[NDArray[np.float64
         raise InvalidInputError(
             "X", "records by name", "lists: the model has no names", "send the numbers in order"
         )
-    wanted = set(names.features)
+    columns = names.columns
+    wanted = set(columns)
     targets = []
     for i, record in enumerate(given):
         if not isinstance(record, dict):
@@ -117,10 +131,29 @@ def _by_name(given: list[Any], y: Any, names: Names) -> tuple[NDArray[np.float64
             raise InvalidInputError(f"row {i}", what, "the model's features", "see GET /model")
         if names.target in record and names.target not in wanted:
             targets.append(record[names.target])
-    X = _matrix([[record[name] for name in names.features] for record in given])
+    rows = [[record[name] for name in columns] for record in given]
+    X = _matrix(rows) if names.reading is None else _encoded(rows, columns, names.reading)
     if y is None and targets:
         y = targets
     return X, y
+
+
+def _encoded(
+    rows: list[Any], columns: tuple[str, ...], reading: dict[str, Any]
+) -> NDArray[np.float64]:
+    """Records as features: categories by the vocabulary that the model has learned."""
+    records = [dict(zip(columns, row, strict=True)) for row in rows]
+    for i, record in enumerate(records):
+        for name, value in record.items():
+            if not isinstance(value, str | int | float):
+                raise InvalidInputError(
+                    f"row {i}, {name!r:.60}", _kind(value), "a value", "fill it"
+                )
+    stream = open_stream(records, None, len(rows), resume={**reading, "position": 0})
+    X = np.asarray(next(iter(stream)).X, dtype=np.float64)
+    if len(X) != len(rows):
+        raise InvalidInputError("X", "rows with missing values", "values", "fill them")
+    return _finite("X", X)
 
 
 def _matrix(rows: list[Any]) -> NDArray[np.float64]:

@@ -82,6 +82,7 @@ def model(estimator: Any, names: Names) -> dict[str, Any]:
     about: dict[str, Any] = {
         "kind": type(estimator).__name__,
         "features": list(names.features),
+        "columns": list(names.columns),
         "target": names.target,
         "rows_seen": int(getattr(estimator, "n_samples_seen_", 0)),
         "n_features": int(getattr(estimator, "n_features_in_", 0)),

@@ -197,7 +197,8 @@ def names_of(learner: Learner) -> Names:
     """What the model's columns are called."""
     features = getattr(learner.model, "feature_names_in_", learner.stream.get("names", ()))
     options = learner.stream.get("options") or {}
-    return Names(tuple(str(name) for name in features), str(options.get("target") or "y"))
+    target = str(options.get("target") or "y")
+    return Names(tuple(map(str, features)), target, learner.stream.get("reading"))
 
 
 def predictions(model: Any, rows: Rows) -> dict[str, Any]:
