@@ -121,3 +121,13 @@ def test_places_that_cannot_be_written_are_refused_before_the_work(folder, run, 
     assert where in ran.err
     assert sorted(folder.iterdir()) == before
     assert (folder / "points.csv").read_text().startswith("a,b,c\n")
+
+
+def test_an_identifier_comes_back_with_the_labels(folder, run):
+    frame = pd.read_csv("points.csv")
+    frame.insert(0, "id", [f"p{i}" for i in range(len(frame))])
+    frame.to_csv("named.csv", index=False)
+    learn = ("cluster", "named.csv", *LEARN[2:], "--keep", "id", "-o", "l.csv", "--model", "m.amp")
+    assert run(*learn).code == 0
+    assert miniamp.load("m.amp").feature_names_in_.tolist() == ["a", "b", "c"]
+    assert pd.read_csv("l.csv").id.tolist() == frame.id.tolist()

@@ -226,3 +226,37 @@ def test_a_batch_that_contradicts_is_treated_as_asked(folder, run):
     found = {one["feature"]: one["mean"] for one in json.loads(ran.out)["coefficients"]}
     assert found["a"] == pytest.approx(2.0, abs=0.05)
     assert run(*fit, "--on-conflict", "shrug").code == 2
+
+
+def test_decimal_commas_and_another_encoding(folder, run):
+    """The same rows as spreadsheets of other countries write them, to the last digit."""
+    text = (folder / "rows.csv").read_text().replace("Oslo", "Malmö, süd")
+    lines = text.splitlines()
+    (folder / "plain.csv").write_text(text.replace("Malmö, süd", '"Malmö, süd"'), encoding="utf-8")
+    cells = [line.split(",") for line in lines[1:]]
+    rows = [";".join([*(c.replace(".", ",") for c in r[:3]), *r[3:-1], r[-1].replace(".", ",")])
+            for r in ([*c[:3], ",".join(c[3:-1]), c[-1]] for c in cells)]  # fmt: skip
+    content = "\r\n".join([lines[0].replace(",", ";"), *rows]) + "\r\n"
+    (folder / "latin.csv").write_bytes(content.encode("latin-1"))
+    fit = ("--target", "y", "--batch-size", 60, "--json")
+    ran = run("fit", "latin.csv", *fit, "--decimal", "comma", "--encoding", "latin-1")
+    assert ran.code == 0, ran.err
+    plain = json.loads(run("fit", "plain.csv", *fit).out)
+    assert json.loads(ran.out)["coefficients"] == plain["coefficients"]
+    assert "--encoding latin-1" in run("fit", "latin.csv", *fit, "--decimal", "comma").err
+    assert "a known encoding" in run("fit", "latin.csv", *fit, "--encoding", "klingon").err
+
+
+def test_an_identifier_is_no_feature_and_comes_back_with_the_predictions(folder, run):
+    frame = pd.read_csv("rows.csv")
+    frame.insert(0, "id", [f"house {i}" for i in range(len(frame))])
+    frame.to_csv("named.csv", index=False)
+    assert run("fit", "named.csv", "--target", "y", "--keep", "id", "-o", "m.amp").code == 0
+    assert "id" not in miniamp.load("m.amp").feature_names_in_
+    assert run("predict", "m.amp", "named.csv", "--keep", "id,y", "-o", "p.csv").code == 0
+    table = pd.read_csv("p.csv")
+    assert list(table.columns)[:3] == ["id", "y", "prediction"]
+    assert table.id.tolist() == frame.id.tolist()
+    ran = run("predict", "m.amp", "named.csv", "--keep", "nr")
+    assert (ran.code, ran.out) == (1, "")
+    assert "keep: got no column 'nr' in named.csv" in ran.err

@@ -11,7 +11,16 @@ import typer
 import miniamp
 from miniamp import checks
 from miniamp.cli import learn, options
-from miniamp.cli.options import FILES, MODEL, ROWS, MissingRule, UnknownRule, option, optional
+from miniamp.cli.options import (
+    FILES,
+    MODEL,
+    ROWS,
+    DecimalSign,
+    MissingRule,
+    UnknownRule,
+    option,
+    optional,
+)
 from miniamp.cli.predict import predictions
 from miniamp.cli.run import Run
 from miniamp.cli.writers import kind_of, writing
@@ -58,6 +67,9 @@ def cluster(
     format_: options.Format = None,
     delimiter: options.Delimiter = None,
     header: options.Header = True,
+    decimal: options.Decimal = DecimalSign.point,
+    encoding: options.Encoding = None,
+    keep: options.Keep = None,
     output: Labels = None,
     checkpoint: options.Checkpoint = None,
     every: options.Every = 10,

@@ -14,6 +14,7 @@ from miniamp import checks
 from miniamp.cli import learn, options
 from miniamp.cli.options import (
     ConflictRule,
+    DecimalSign,
     MissingRule,
     SolverName,
     TaskName,
@@ -66,6 +67,9 @@ def fit(
     format_: options.Format = None,
     delimiter: options.Delimiter = None,
     header: options.Header = True,
+    decimal: options.Decimal = DecimalSign.point,
+    encoding: options.Encoding = None,
+    keep: options.Keep = None,
     checkpoint: options.Checkpoint = None,
     every: options.Every = 10,
     new_rows: options.NewRows = False,

@@ -25,6 +25,7 @@ MissingRule = StrEnum("MissingRule", "error mean drop")
 UnknownRule = StrEnum("UnknownRule", "error ignore")
 FormatName = StrEnum("FormatName", "csv parquet arrow npy npz libsvm jsonl")
 SolverName = StrEnum("SolverName", "auto amp robust")
+DecimalSign = StrEnum("DecimalSign", "point comma")
 ConflictRule = StrEnum("ConflictRule", "adapt skip raise")
 
 #: Priors and channels by name.
@@ -213,6 +214,23 @@ Header = Annotated[
         None,
         "Whether a CSV begins with the names of its columns (else x0, x1, ...).",
         "--header/--no-header",
+    ),
+]
+
+Decimal = Annotated[
+    DecimalSign,
+    option(ROWS, "SIGN", "point or comma: the sign before the decimals of numbers in a CSV."),
+]
+Encoding = Annotated[
+    str | None, optional(ROWS, "NAME", "The encoding of a CSV, such as latin-1; else UTF-8.")
+]
+Keep = Annotated[
+    str | None,
+    optional(
+        ROWS,
+        "LIST",
+        "Columns that are no features, a,b,c, such as an identifier; predict and cluster copy them "
+        "to their output.",
     ),
 ]
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import typer
 
 from miniamp.cli import options
-from miniamp.cli.options import MissingRule, UnknownRule, option, within
-from miniamp.cli.run import State, nameless, opened, options_of
+from miniamp.cli.options import DecimalSign, MissingRule, UnknownRule, listed, option, within
+from miniamp.cli.run import State, nameless, opened, options_of, reading_options
 from miniamp.cli.writers import kind_of, writing
 from miniamp.streams import StreamBatch, open_stream
 
@@ -53,6 +54,7 @@ Unknown = Annotated[
 
 
 def predict(
+    ctx: typer.Context,
     model: options.ModelFile,
     source: options.Source,
     output: Output = Path("-"),
@@ -63,6 +65,9 @@ def predict(
     format_: options.Format = None,
     delimiter: options.Delimiter = None,
     header: options.Header = True,
+    decimal: options.Decimal = DecimalSign.point,
+    encoding: options.Encoding = None,
+    keep: options.Keep = None,
 ) -> None:
     """Predict for every row of a source, with error bars.
 
@@ -83,7 +88,8 @@ def predict(
         batch_size,
         missing=missing.value,
         unknown=unknown.value,
-        **options_of({"format_": format_, "delimiter": delimiter, "header": header}),
+        keep=listed(keep or ""),
+        **reading_options(options_of(ctx.params)),
         **reading,
     )
     count = 0
@@ -123,6 +129,7 @@ def predictions(
 ) -> dict[str, Any]:
     """The columns of the output for one batch; `numbered` ones begin with the rows' numbers."""
     columns: dict[str, Any] = {"row": batch.numbers + 1} if numbered else {}
+    columns |= batch.kept
     if not hasattr(estimator, "predict_proba"):
         mean, std = estimator.predict(batch.X, return_std=True)
         lower, upper = estimator.predict_interval(batch.X, level)

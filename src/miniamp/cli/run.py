@@ -47,15 +47,14 @@ FILES = frozenset(
         "report",
         "as_json",
         "watch",
-        "keep",
     ]
 )
 #: Options that are as good as left out: those of older checkpoints.
-DEFAULTS = {"header": True, "on_conflict": "adapt"}
+DEFAULTS = {"header": True, "on_conflict": "adapt", "decimal": "point"}
 #: Options that are lists, a,b,c.
-LISTS = ("classes", "columns", "categorical")
+LISTS = ("classes", "columns", "categorical", "keep")
 #: Options of the format.
-READING = ("format", "delimiter", "header")
+READING = ("format", "delimiter", "header", "decimal", "encoding")
 
 
 @dataclass(frozen=True)
@@ -207,8 +206,9 @@ class Run(ABC, Generic[E]):
             categorical=options.get("categorical", "auto"),
             missing=options["missing"],
             unknown=options["unknown"],
+            keep=options.get("keep", ()),
             resume=reading,
-            **{name: options[name] for name in READING if name in options},
+            **reading_options(options),
             **more,
         )
 
@@ -247,6 +247,12 @@ def options_of(given: Mapping[str, object]) -> Options:
             value = str(value).replace("\t", "	")
         chosen[name.rstrip("_")] = value
     return chosen
+
+
+def reading_options(options: Options) -> Options:
+    """Those options that tell how a file is written, as `open_stream` takes them."""
+    given = {name: options[name] for name in READING if name in options}
+    return given | ({"decimal": ","} if "decimal" in given else {})
 
 
 def opened(path: Path) -> tuple[Estimator, State | None]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -36,12 +36,15 @@ class Block:
         The columns that are categories, (k,) objects each.
     y : (k,) array or None
         The targets: float64, or objects for labels.
+    kept : dict
+        Columns that are carried along as text, (k,) objects each.
     """
 
     numbers: NDArray[np.int64]
     X: Numbers
     texts: dict[str, NDArray[np.object_]]
     y: NDArray[np.generic] | None
+    kept: dict[str, NDArray[np.object_]] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -55,6 +58,7 @@ class Block:
             self.X[where],
             {name: cells[where] for name, cells in self.texts.items()},
             None if self.y is None else self.y[where],
+            {name: cells[where] for name, cells in self.kept.items()},
         )
 
 
@@ -95,21 +99,36 @@ def _joined(blocks: list[Block]) -> Block:
         np.concatenate(dense) if dense else sp.vstack([b.X for b in blocks], format="csr"),
         {name: np.concatenate([block.texts[name] for block in blocks]) for name in first.texts},
         np.concatenate(targets) if targets else None,
+        {name: np.concatenate([block.kept[name] for block in blocks]) for name in first.kept},
     )
 
 
 class Encoder:
     """Reads pieces by a schema, naming row, column and value where one cannot be read."""
 
-    def __init__(self, schema: Schema, dtype: np.dtype[np.float64], locator: RowLocator) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        dtype: np.dtype[np.float64],
+        locator: RowLocator,
+        keep: Sequence[str] = (),
+    ) -> None:
         self.schema = schema
         self.dtype = dtype
         self.locator = locator
+        self.keep = keep
 
     def block(self, first: int, piece: Piece) -> Block:
         """The piece, whose first row is number `first` of the stream, as a block."""
         numbers = np.arange(first, first + piece.rows, dtype=np.int64)
         if isinstance(piece, MatrixPiece):
+            if self.keep:
+                raise checks.refuse(
+                    "keep",
+                    f"{self.keep[0]!r}",
+                    "no columns to keep of rows without names",
+                    f"leave it out for {piece.origin}",
+                )
             X, y = self._of_matrix(piece)
             return Block(numbers, X, {}, None if y is None else self._target(first, y))
         return self._of_table(first, numbers, piece)
@@ -123,6 +142,14 @@ class Encoder:
                 f"a plain array of {self.schema.width} columns as in the schema",
                 "give the rows as an array",
             )
+        for kept_name in self.keep:
+            if kept_name not in table.columns:
+                raise checks.refuse(
+                    "keep",
+                    f"no column {kept_name!r} in {table.origin}",
+                    f"one of {', '.join(list(table.columns)[:20])}",
+                    "choose one",
+                )
         for name in (*(c.name for c in self.schema.columns), *([] if target is None else [target])):
             if name not in table.columns:
                 raise checks.refuse(
@@ -143,7 +170,8 @@ class Encoder:
             if c.kind != NUMBER
         }
         y = table.y if target is None else table.columns[str(target)]
-        return Block(numbers, X, texts, None if y is None else self._target(first, y))
+        kept = {name: self._read(as_texts, first, table.columns[name], name) for name in self.keep}
+        return Block(numbers, X, texts, None if y is None else self._target(first, y), kept)
 
     def _of_matrix(self, piece: MatrixPiece) -> tuple[Numbers, Cells | None]:
         schema, X, y = self.schema, piece.X, piece.y

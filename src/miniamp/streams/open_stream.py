@@ -41,6 +41,7 @@ def open_stream(
     labels: bool | str = "auto",
     start: int = 0,
     resume: Mapping[str, object] | None = None,
+    keep: Collection[str] = (),
     dtype: DTypeLike = np.float64,
     **options: Given,
 ) -> Stream:
@@ -118,6 +119,7 @@ def open_stream(
         else frozenset(str(c) for c in _listed("categorical", categorical) or ()),
         labels=labels,
         vocabularies=known if isinstance(known, dict) else {},
+        keep=tuple(str(name) for name in _listed("keep", keep) or ()),
     )
     found = source_of(source, named, None if named is not None else target, size, options)
     full = known if isinstance(known, Schema) else None
@@ -142,6 +144,8 @@ class StreamBatch:
         Counts and totals behind the running means, where missing values are filled by those.
     numbers : (k,) array of int
         The rows of the source that these are, counted from 0.
+    kept : dict
+        Columns that are carried along as text, (k,) objects each.
     """
 
     X: Numbers
@@ -150,6 +154,7 @@ class StreamBatch:
     schema: Schema
     means: tuple[Array, Array] | None = None
     numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    kept: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -267,7 +272,7 @@ class Stream:
             raise
         if schema is None:
             return
-        encoder = Encoder(schema, self._dtype, locator)
+        encoder = Encoder(schema, self._dtype, locator, self._options.keep)
         blocks = (
             handle_missing(encoder.block(first, piece), self._missing, schema, locator)
             for first, piece in locator.numbered(itertools.chain(head, pieces), self.start)
@@ -282,7 +287,9 @@ class Stream:
                 X = mean.filled(X, schema.feature_names)
             y = block.y.astype(str) if block.y is not None and schema.labels else block.y
             means = None if mean is None else (mean.count, mean.total)
-            yield StreamBatch(X, y, int(block.numbers[-1]) + 1, schema, means, block.numbers)
+            yield StreamBatch(
+                X, y, int(block.numbers[-1]) + 1, schema, means, block.numbers, block.kept
+            )
 
     def _needed(self) -> Collection[str] | None:
         """The columns to read, where that is known before the source is opened."""
@@ -292,7 +299,8 @@ class Stream:
             names = tuple(column.name for column in self._schema.columns)
         if names is None or isinstance(target, int) or any(isinstance(n, int) for n in names):
             return None
-        return frozenset(str(n) for n in names) | ({target} if target is not None else frozenset())
+        wanted = [str(name) for name in names] + ([] if target is None else [target])
+        return frozenset([*wanted, *self._options.keep])
 
     def _recognised(self, pieces: Iterator[Piece]) -> tuple[Schema | None, list[Piece]]:
         """The schema, and the pieces that were read to find it."""

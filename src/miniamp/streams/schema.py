@@ -196,6 +196,8 @@ class ReadOptions:
         Whether the target is text.
     vocabularies : dict
         Categories that are known already, by column.
+    keep : tuple of str
+        Columns that are carried along, and are features only where `columns` lists them.
     """
 
     target: str | int | None
@@ -203,6 +205,7 @@ class ReadOptions:
     categorical: str | frozenset[str]
     labels: bool | str
     vocabularies: dict[str, tuple[str, ...]]
+    keep: tuple[str, ...] = ()
 
 
 def infer_schema(head: Sequence[Piece], options: ReadOptions, source: str) -> Schema:
@@ -214,7 +217,8 @@ def infer_schema(head: Sequence[Piece], options: ReadOptions, source: str) -> Sc
         width = int(first.X.shape[1])
         cells = [piece.y for piece in head if piece.y is not None]
     else:
-        chosen = _chosen(options.columns, first.names, target, source)
+        names = [name for name in first.names if name not in options.keep]
+        chosen = _chosen(options.columns, first.names if options.columns else names, target, source)
         _refuse_unknown("categorical", options.categorical, chosen, source)
         _refuse_unknown("schema", options.vocabularies, chosen, source)
         tables = [piece for piece in head if isinstance(piece, TablePiece)]

@@ -6,10 +6,11 @@ column and value even when the rows came through a pipe and are gone.
 
 from __future__ import annotations
 
+import codecs
 import csv as standard_csv
 import re
 from collections.abc import Collection, Iterator
-from typing import Protocol
+from typing import IO, Protocol, cast
 
 from miniamp import checks
 from miniamp.errors import InvalidInputError
@@ -21,6 +22,7 @@ from miniamp.streams.formats.base import (
     Targets,
     is_text,
     line_blocks,
+    read_some,
     refuse_too_many,
 )
 from miniamp.streams.pieces import (
@@ -35,6 +37,8 @@ from miniamp.streams.pieces import (
 #: Recognised by the parser itself; other spellings are found later, cell by cell (`cells`).
 _NO_VALUE = [*MISSING_TEXTS, "NA", "N/A", "#N/A", "NaN", "NULL", "None", "<NA>"]
 _DELIMITERS = (",", ";", "\t", "|")
+#: A number with a comma before its decimals.
+_COMMA = r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$"
 
 
 class _Column(Protocol):
@@ -47,6 +51,7 @@ class _ArrowTable(Protocol):
     @property
     def num_rows(self) -> int: ...
     def column(self, j: int) -> _Column: ...
+    def set_column(self, j: int, name: str, cells: _Column) -> _ArrowTable: ...
 
 
 class CSV(Format):
@@ -60,11 +65,15 @@ class CSV(Format):
         The separator; by default the one of , ; tab | that is most frequent in the header.
     header : bool
         Whether the first line has the names of the columns; without, they are x0, x1, ...
+    decimal : str
+        The sign before the decimals, "." or ",".
+    encoding : str
+        The encoding of the text, such as "latin-1".
     """
 
     format = "csv"
     endings = (".csv", ".tsv", ".txt")
-    options = ("delimiter", "header")
+    options = ("delimiter", "header", "decimal", "encoding")
     piped = True
 
     def __init__(
@@ -74,9 +83,20 @@ class CSV(Format):
         *,
         delimiter: str | None = None,
         header: bool = True,
+        decimal: str = ".",
+        encoding: str = "utf-8",
     ) -> None:
         super().__init__(file, targets)
         needed("pyarrow", "reading CSV")
+        if decimal not in (".", ","):
+            raise checks.refuse("decimal", repr(decimal), "'.' or ','", "choose one")
+        try:
+            self._encoding = codecs.lookup(encoding).name
+        except LookupError:
+            raise checks.refuse(
+                "encoding", repr(encoding), "a known encoding", "write 'utf-8' or 'latin-1'"
+            ) from None
+        self._decimal = decimal
         if delimiter is not None and len(delimiter) != 1:
             raise checks.refuse("delimiter", repr(delimiter), "one character", "write ',' or ';'")
         self._delimiter = "\t" if delimiter is None and file.ending == ".tsv" else delimiter
@@ -89,6 +109,8 @@ class CSV(Format):
     def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
         row = 0
         with self.file.opened() as file:
+            if self._encoding != "utf-8":
+                file = cast("IO[bytes]", _Recoded(file, self._encoding, self.name))
             blocks = line_blocks(file, self.name, quotes=True, live=not self.rereadable)
             first = next((block for block in blocks if block.strip()), None)
             if first is None:
@@ -149,6 +171,13 @@ class CSV(Format):
             )
         except pa.ArrowInvalid as error:
             raise self._explained(block, len(names), delimiter, row, str(error)) from None
+        if self._decimal == ",":
+            compute = needed("pyarrow.compute", "reading CSV")
+            for j, name in enumerate(numbers):
+                cells = compute.replace_substring_regex(
+                    table.column(j), pattern=_COMMA, replacement=r"\1.\2"
+                )
+                table = table.set_column(j, name, cells)
         return table
 
     def _explained(
@@ -179,8 +208,33 @@ class CSV(Format):
 
     def _not_utf8(self, place: str) -> InvalidInputError:
         return checks.refuse(
-            place, "bytes that are not UTF-8 text", "UTF-8", "convert the file to UTF-8"
+            place, "bytes that are not UTF-8 text", "UTF-8", "name its {encoding=latin-1}"
         )
+
+
+class _Recoded:
+    """A file of text in another encoding, as UTF-8."""
+
+    def __init__(self, file: IO[bytes], encoding: str, name: str) -> None:
+        self._file, self._encoding, self._name = file, encoding, name
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+
+    def read(self, size: int = -1) -> bytes:
+        while True:
+            raw = read_some(self._file, size)
+            try:
+                text = self._decoder.decode(raw, final=not raw)
+            except UnicodeDecodeError:
+                raise checks.refuse(
+                    self._name,
+                    f"bytes that are not {self._encoding} text",
+                    f"{self._encoding}",
+                    "name another {encoding}",
+                ) from None
+            if text or not raw:  # a character may have arrived in part
+                return text.encode()
+
+    read1 = read
 
 
 def _first_line(block: bytes) -> tuple[bytes, bytes]:
