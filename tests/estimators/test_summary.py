@@ -159,3 +159,23 @@ def test_the_tally_is_saved_and_restored(data, tmp_path):
     np.testing.assert_array_equal(again._state.tally.low, X.min())
     assert model._state.tally.confusion.sum() == ROWS - 200
     assert Tally(**vars(again._state.tally)).auc == model._state.tally.auc
+
+
+def test_arviz_reads_joint_draws_where_there_are_some(regressor):
+    """4000 draws: means to 5 standard errors; the intercept goes with the features' means."""
+    pytest.importorskip("arviz")
+    data = regressor.to_arviz(draws=4000, random_state=0)
+    assert data.posterior.attrs["joint"] == 1
+    coef = data.posterior["coef"].sel(feature="a").to_numpy().ravel()
+    assert coef.mean() == pytest.approx(regressor.coef_[0], abs=5 * coef.std() / 4000**0.5)
+    assert coef.std() == pytest.approx(regressor.coef_std_[0], rel=0.1)
+
+
+def test_arviz_gets_marginals_where_no_covariances_are_known(data):
+    pytest.importorskip("arviz")
+    X, y, _ = data
+    found = MiniAMPRegressor(memory=0).fit(X, y).to_arviz(draws=100, random_state=0)
+    assert found.posterior.attrs["joint"] == 0
+    classes = np.digitize(X.a, [-0.5, 0.5])
+    several = MiniAMPClassifier().fit(X, classes).to_arviz(draws=10, random_state=0)
+    assert several.posterior["coef"].sizes == {"chain": 1, "draw": 10, "class": 3, "feature": N}

@@ -6,7 +6,7 @@ import sys
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Self, cast
+from typing import TYPE_CHECKING, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,10 +52,13 @@ from miniamp.estimators.saving import SaveMixin, State, all_or_nothing, labels_o
 from miniamp.estimators.scoring import RowPrediction, Scorer
 from miniamp.estimators.settings import ModelSettings, cut, takes_amp
 from miniamp.estimators.state import FitState
-from miniamp.estimators.summary import Summary, SummaryMixin, of_coefficients
+from miniamp.estimators.summary import Summary, SummaryMixin, of_coefficients, to_arviz
 from miniamp.estimators.uncertainty import JointUncertainty
 from miniamp.posterior import Posterior
 from miniamp.priors import ScalarPrior
+
+if TYPE_CHECKING:
+    from arviz import InferenceData
 
 
 class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimator):
@@ -280,6 +283,24 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
 
     def _summary(self, level: float, names: Sequence[str] | None = None) -> Summary:
         return of_coefficients(self, level, names)
+
+    def to_arviz(self, draws: int = 1000, random_state: int | None = None) -> InferenceData:
+        """Draws from the posterior as ArviZ's InferenceData, for its tables and plots.
+
+        One chain of `draws` independent draws of `coef` and `intercept`: joint ones where
+        `covariance` is known, else of each coefficient on its own, which the attribute `joint`
+        tells (1 or 0).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from miniamp import MiniAMPRegressor
+        >>> X = np.random.default_rng(0).normal(size=(100, 2))
+        >>> data = MiniAMPRegressor().fit(X, X[:, 0]).to_arviz(draws=50)
+        >>> dict(data.posterior["coef"].sizes)
+        {'chain': 1, 'draw': 50, 'feature': 2}
+        """
+        return to_arviz(self, draws, random_state)
 
     # Files.
 

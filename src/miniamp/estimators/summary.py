@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import importlib
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +15,12 @@ from scipy.special import ndtr, ndtri
 
 from miniamp import checks
 from miniamp.arrays import Array
-from miniamp.errors import MissingExtraError, printable
+from miniamp.errors import InvalidInputError, MissingExtraError, printable
 from miniamp.estimators.history import Entry
 
 if TYPE_CHECKING:
     import pandas as pd
+    from arviz import InferenceData
 
     from miniamp.estimators.state import FitState
 
@@ -213,6 +216,42 @@ class SummaryMixin(ABC):
         return bundle
 
 
+def to_arviz(estimator: _Sampled, draws: int, random_state: int | None) -> InferenceData:
+    """Draws from the posterior of a regressor or classifier, as ArviZ takes them."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about its own future
+            arviz = importlib.import_module("arviz")
+    except ImportError as error:
+        raise MissingExtraError(
+            "to_arviz", "", "arviz to be installed", 'pip install "miniamp[arviz]"'
+        ) from error
+    state, draws = estimator._learned, checks.count("draws", draws)
+    joint = True
+    try:
+        coef, intercept = estimator.sample_coefficients(draws, random_state)
+    except InvalidInputError:  # covariances are not known: each from its own marginal
+        rng, found, joint = np.random.default_rng(random_state), state.coefficients, False
+        coef = found.mean + found.std * rng.standard_normal((draws, *found.mean.shape))
+        std = np.array([_intercept_std(state, k) for k in range(state.targets)])
+        intercept = found.intercept + std * rng.standard_normal((draws, state.targets))
+        if state.targets == 1:
+            coef, intercept = coef[:, 0], intercept[:, 0]
+    several = state.targets > 1
+    names = feature_names(estimator, state.features)
+    classes = [str(name) for name in getattr(estimator, "classes_", ())]
+    made: InferenceData = arviz.from_dict(
+        posterior={"coef": coef[None], "intercept": intercept[None]},
+        coords={"feature": names, **({"class": classes} if several else {})},
+        dims={
+            "coef": ["class", "feature"] if several else ["feature"],
+            "intercept": ["class"] if several else [],
+        },
+        posterior_attrs={"joint": int(joint), "inference_library": "miniamp"},
+    )
+    return made
+
+
 def _level(level: float) -> float:
     level = checks.number("level", level, above=0.0, most=1.0)
     if level == 1.0:
@@ -402,6 +441,10 @@ class _Predictor(Protocol):
 
     @property
     def _learned(self) -> FitState: ...
+
+
+class _Sampled(_Predictor, Protocol):
+    def sample_coefficients(self, size: int, random_state: int | None) -> tuple[Array, Array]: ...
 
 
 class _Clusterer(Protocol):
