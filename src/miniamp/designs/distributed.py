@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Distributed", "LostSchedulerError", "LostWorkersError"]
 
 #: At most this many bytes of past estimates are kept, for blocks that are loaded again to repeat
-#: their sweeps: 8 iterations of a million coefficients, 160 of 100,000.
+#: their sweeps: 16 iterations of a million coefficients, 160 of 100,000.
 REMEMBERED_BYTES = 256 << 20
 #: The remedy where rows or their products would have to come to the client.
 _STAY = "use evidence.Batch, which leaves the rows on the workers"

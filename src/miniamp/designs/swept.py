@@ -21,8 +21,8 @@ from miniamp.posterior import Prior
 
 #: Up to this many bytes all iterations of a batch are one compiled call in one thread. At 19 MB
 #: (1200 x 2000, 50 iterations) a second thread that is woken in each iteration gave 0.69 times the
-#: speed of NumPy, one thread 1.22 times, one call 1.5 times. Rows beyond the last level of the
-#: cache (32 MB) are read faster from memory by two threads than by one.
+#: speed of NumPy, one thread 1.22 times, one call 1.5 times. 32 MB is the last level of the cache
+#: where this was measured; where between 19 MB and more two threads win was not.
 ONE_CALL_BYTES = 32 << 20
 
 
