@@ -44,9 +44,11 @@ from miniamp.estimators.rows import (
     current_client,
     first_rows,
     is_dask,
+    numbers,
     plain,
     repeated,
     require_measurable,
+    unmasked,
 )
 from miniamp.estimators.saving import SaveMixin, State, all_or_nothing, labels_of, labels_state
 from miniamp.estimators.scoring import RowPrediction, Scorer
@@ -158,8 +160,8 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         return state
 
     def _partial_fit(self, X: Given, y: Given, sample_weight: Given) -> Self:
-        first = not self.__sklearn_is_fitted__()
         with all_or_nothing(self):
+            first = not self.__sklearn_is_fitted__()
             settings = self._settings()
             rows = self._rows(settings, X, y, sample_weight, reset=first)
             shape = rows.X.shape[1], rows.Y.shape[1]
@@ -213,7 +215,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         self, settings: ModelSettings, X: Given, y: Given, weights: Given, *, reset: bool
     ) -> Rows:
         """Rows, targets and weights, checked; a row of weight k is there k times."""
-        values, target = self._validated(plain(X), plain(y), reset)
+        values, target = self._validated(numbers("X", X), unmasked("y", plain(y)), reset)
         Y = self._targets(settings, target)
         require_measurable("X", values)
         require_measurable("y", Y)
@@ -271,7 +273,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         """Predictions for rows, one per target."""
         state = self._learned
         if not is_dask(X):
-            return state.predictions(validate_data(self, plain(X), reset=False, **ACCEPTED))
+            return state.predictions(validate_data(self, numbers("X", X), reset=False, **ACCEPTED))
         blocks = zip(*(self._predictions(block) for block in blocks_of(X)), strict=True)
         return [
             RowPrediction(

@@ -29,6 +29,7 @@ from miniamp.estimators.rows import (
     blocks_of,
     first_rows,
     is_dask,
+    numbers,
     require_measurable,
 )
 from miniamp.estimators.saving import SaveMixin, State, all_or_nothing, labels_of, labels_state
@@ -151,7 +152,8 @@ class MiniAMPClusterer(
         with all_or_nothing(self):
             settings = self._settings()
             size = max(checks.count("batch_size", self.batch_size), settings.n_clusters)
-            first: Matrix = validate_data(self, first_rows(X) if is_dask(X) else X, **ACCEPTED)
+            start = first_rows(X) if is_dask(X) else numbers("X", X)
+            first: Matrix = validate_data(self, start, **ACCEPTED)
             require_measurable("X", first)
             state = self._fresh(settings, first.shape[1])
             rows = X if is_dask(X) else first
@@ -178,7 +180,7 @@ class MiniAMPClusterer(
         with all_or_nothing(self):
             settings = self._settings()
             first = not hasattr(self, "_state")
-            rows: Matrix = validate_data(self, X, reset=first, **ACCEPTED)
+            rows: Matrix = validate_data(self, numbers("X", X), reset=first, **ACCEPTED)
             require_measurable("X", rows)
             old = self._fresh(settings, rows.shape[1]) if first else self._state.under(settings)
             state = old.absorbed(rows)
@@ -301,7 +303,7 @@ class MiniAMPClusterer(
             self.feature_names_in_ = labels_of(fitted["names"])
 
     def _checked(self, X: Given) -> Matrix:
-        rows: Matrix = validate_data(self, X, reset=False, **ACCEPTED)
+        rows: Matrix = validate_data(self, numbers("X", X), reset=False, **ACCEPTED)
         return rows
 
     def __sklearn_tags__(self) -> Tags:

@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
+from miniamp.errors import InvalidTypeError
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -234,6 +236,40 @@ def plain(X: Given) -> Given:
             return table.to_pandas()
         return np.column_stack([column.to_numpy() for column in table.columns])
     return table.to_numpy(zero_copy_only=False) if hasattr(X, "to_numpy") else np.asarray(X)
+
+
+def numbers(name: str, X: Given) -> Given:
+    """`X` in a form that scikit-learn accepts, without what it would convert in silence.
+
+    NumPy drops masks, counts dates in nanoseconds and reads the digits of text.
+    """
+    X = unmasked(name, plain(X))
+    dtypes = getattr(X, "dtypes", None)
+    for dtype in [getattr(X, "dtype", None)] if dtypes is None else list(dtypes):
+        kind = getattr(dtype, "kind", "")
+        text = str(dtype).lower().startswith(("str", "date", "time", "duration"))
+        if text or kind in ("m", "M", "S", "U"):
+            raise _no_numbers(name, f"values of dtype {dtype}")
+        if kind == "O":
+            for value in np.asarray(X).flat:
+                if isinstance(value, (str, bytes, date, timedelta)):
+                    raise _no_numbers(name, f"{value!r:.60} of type {type(value).__name__}")
+    return X
+
+
+def _no_numbers(name: str, received: str) -> InvalidTypeError:
+    return InvalidTypeError(
+        name, received, "real numbers", "convert text, dates or categories to floats first"
+    )
+
+
+def unmasked(name: str, X: Given) -> Given:
+    """`X`, refused if it is an array with masked values: without the mask they would count."""
+    if np.ma.isMaskedArray(X) and np.ma.getmaskarray(X).any():
+        raise checks.refuse(
+            name, "masked values", "a value for each row", "drop such rows, or fill them"
+        )
+    return X
 
 
 def is_dask(X: Given) -> bool:
