@@ -18,8 +18,10 @@ from miniamp.parametric import Parametric
 from miniamp.priors import ScalarPrior
 from miniamp.theory import ConvergedBatch, Law
 
-#: The latest batches that a history keeps.
-KEPT_BATCHES = 10_000
+#: Entries that a history keeps at most. With more, every second of the older half is dropped: the
+#: latest 1,000 batches are always there, earlier ones the more thinly the older they are. A save of
+#: 10,000 entries wrote 6.5 MB and took .55 s, one of 2,000 in columns .5 MB and .05 s.
+KEPT_BATCHES = 2_000
 
 
 class Conflict(TypedDict, total=False):
@@ -146,7 +148,7 @@ class Typical(NamedTuple):
 
 
 class History(Sequence[Entry]):
-    """The entries of the latest batches, oldest first; frozen, and cheap to append to.
+    """The entries of the batches, thinned with age, oldest first; frozen, and cheap to append to.
 
     Histories that follow one another share one list, of which each knows its own length. Theory is
     computed when somebody asks for it (`with_theory`), once per batch.
@@ -167,10 +169,13 @@ class History(Sequence[Entry]):
     def appended(self, entry: Entry, typical: Typical | None = None) -> History:
         """This history with one more entry."""
         new = History()
-        shared = len(self._entries) == self._end and self._begin < KEPT_BATCHES
-        if shared:
+        if len(self) >= KEPT_BATCHES:
+            self.with_theory()
+            kept = self._entries[self._begin : self._end]
+            new._entries = kept[: KEPT_BATCHES // 2 : 2] + kept[KEPT_BATCHES // 2 :]
+        elif len(self._entries) == self._end:
             new._entries = self._entries
-        else:  # another history went on from here, or half of the list is no longer needed
+        else:  # another history went on from here
             self.with_theory()
             new._entries = self._entries[self._begin : self._end]
         new._entries.append((entry, typical))

@@ -22,6 +22,7 @@ from miniamp.posterior import Posterior
 
 #: The key that marks an encoded object.
 KIND = "@"
+_PLAIN = frozenset([type(None), bool, int, float, str])
 #: Where classes are found, and what is put before their names in files.
 _PACKAGES: tuple[tuple[ModuleType, str], ...] = (
     (priors, "priors."),
@@ -147,6 +148,8 @@ def decode_belief(fields: Mapping[str, object]) -> object:
 
 def encoded(value: object, where: str = "state") -> object:
     """A nested state with every belief in it encoded."""
+    if type(value) in _PLAIN:  # most of a long history
+        return value
     if isinstance(value, dict):
         if KIND in value:
             raise checks.refuse(
@@ -169,6 +172,8 @@ def encoded(value: object, where: str = "state") -> object:
 
 def decoded(value: object) -> object:
     """A nested state with every encoded belief put together again."""
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, dict):
         if isinstance(value.get(KIND), str):
             return decode_belief(value)

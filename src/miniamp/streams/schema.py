@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Self
 
 from miniamp import checks
-from miniamp.errors import InvalidInputError, InvalidTypeError
+from miniamp.errors import InvalidInputError, InvalidTypeError, printable
 from miniamp.streams.cells import first_texts, is_text
 from miniamp.streams.pieces import Cells, MatrixPiece, NumberedNames, Piece, TablePiece
 
@@ -311,7 +311,7 @@ def absent(argument: str, name: str, names: Sequence[str], source: str) -> Inval
     """The error for a column that is not there, with the nearest name."""
     first = list(itertools.islice(names, SEARCHED_NAMES))
     near = difflib.get_close_matches(name, first, n=1)
-    shown = ", ".join(first[:8]) + (", ..." if len(names) > 8 else "")
+    shown = ", ".join(printable(one) for one in first[:8]) + (", ..." if len(names) > 8 else "")
     remedy = f"did you mean {near[0]!r}?" if near else "check the spelling"
     return checks.refuse(argument, f"no column {name!r} in {source}", f"one of {shown}", remedy)
 
