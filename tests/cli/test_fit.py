@@ -260,3 +260,13 @@ def test_an_identifier_is_no_feature_and_comes_back_with_the_predictions(folder,
     ran = run("predict", "m.amp", "named.csv", "--keep", "nr")
     assert (ran.code, ran.out) == (1, "")
     assert "keep: got no column 'nr' in named.csv" in ran.err
+
+
+def test_few_whole_numbers_are_asked_about(folder, run):
+    frame = pd.read_csv("rows.csv").assign(y=lambda table: (table.a > 0) + 2 * (table.b > 0))
+    frame.to_csv("stars.csv", index=False)
+    ran = run("fit", "stars.csv", "--target", "y")
+    assert ran.code == 0
+    assert ran.err.count("if these are classes, use --task classification") == 1
+    assert run("fit", "stars.csv", "--target", "y", "--task", "regression").err == ""
+    assert run("fit", "rows.csv", "--target", "y").err == ""

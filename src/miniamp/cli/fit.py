@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,7 +25,7 @@ from miniamp.cli.options import (
 )
 from miniamp.cli.run import Run
 from miniamp.cli.summary import errors_line
-from miniamp.errors import InvalidInputError
+from miniamp.errors import InvalidInputError, MiniampWarning
 from miniamp.streams import Stream, StreamBatch
 from miniamp.streams.sources import find_files
 
@@ -41,6 +42,9 @@ MOST_ROWS, PIPE_ROWS = 10_000, 1000
 FEW_BATCHES, LEAST_ROWS = 10, 32
 #: Numbers per batch at most: 64 MB.
 MOST_NUMBERS = 8_000_000
+
+#: Whole numbers that are so few, each so many times on average, may be classes.
+FEW_CLASSES, MANY_FOR_CLASSES = 10, 3
 
 Labels = NDArray[np.generic]
 
@@ -141,6 +145,7 @@ class FitRun(Run["Predictor"]):
         task = self.options["task"]
         if task == "auto":
             task = "classification" if _has_classes(first.y) else "regression"
+            _ask_about_whole_numbers(first.y, task)
         cls = miniamp.MiniAMPRegressor if task == "regression" else miniamp.MiniAMPClassifier
         forget = self.options.get("forget", 1.0)
         if "half_life" in self.options:
@@ -224,6 +229,21 @@ def _numbers(classes: list[str]) -> Labels | None:
         return np.array([float(name) for name in classes])
     except ValueError:
         return None
+
+
+def _ask_about_whole_numbers(y: Labels | None, task: str) -> None:
+    """Warn of few whole numbers, which may be classes, where they are taken as numbers."""
+    if y is None or task != "regression" or len(y) < MANY_FOR_CLASSES * FEW_CLASSES:
+        return
+    values = np.unique(y)
+    if len(values) <= FEW_CLASSES and np.array_equal(values, np.rint(values.astype(float))):
+        warnings.warn(
+            MiniampWarning(
+                f"the target has {len(values)} different whole numbers and is taken as a number; "
+                "if these are classes, use {task=classification}, else {task=regression}"
+            ),
+            stacklevel=2,
+        )
 
 
 def _has_classes(y: Labels | None) -> bool:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 
+from miniamp.arrays import Array
 from miniamp.cli import options
 from miniamp.cli.options import DecimalSign, MissingRule, UnknownRule, listed, option, within
 from miniamp.cli.run import State, nameless, opened, options_of, reading_options
@@ -117,18 +119,19 @@ def _as_learned(
     return nameless(estimator), columns
 
 
-def _centre(estimator: Any) -> Any:
+def _centre(estimator: Any) -> Array:
     """A typical value of each feature."""
     if hasattr(estimator, "cluster_centers_"):
-        return estimator.cluster_weights_ @ estimator.cluster_centers_
-    return estimator._state.units.centre
+        return np.asarray(estimator.cluster_weights_ @ estimator.cluster_centers_)
+    centre: Array = estimator._state.units.centre
+    return centre
 
 
 def predictions(
     estimator: Any, batch: StreamBatch, level: float, *, numbered: bool
-) -> dict[str, Any]:
+) -> dict[str, NDArray[np.generic]]:
     """The columns of the output for one batch; `numbered` ones begin with the rows' numbers."""
-    columns: dict[str, Any] = {"row": batch.numbers + 1} if numbered else {}
+    columns: dict[str, NDArray[np.generic]] = {"row": batch.numbers + 1} if numbered else {}
     columns |= batch.kept
     if not hasattr(estimator, "predict_proba"):
         mean, std = estimator.predict(batch.X, return_std=True)

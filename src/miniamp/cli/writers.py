@@ -6,16 +6,20 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.streams.pieces import needed
 
 #: One batch of a table: columns of equal length by name.
-Table = Mapping[str, Any]
+Table = Mapping[str, Sequence[object] | NDArray[np.generic]]
 
 #: How text begins that a spreadsheet would compute.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -23,11 +27,15 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _KINDS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 
-class Writer(Protocol):
+class Writer(ABC):
     """Takes one batch of rows after the other."""
 
-    def write(self, table: Table) -> None: ...
-    def close(self) -> None: ...
+    @abstractmethod
+    def write(self, table: Table) -> None:
+        """Write a batch."""
+
+    def close(self) -> None:  # noqa: B027
+        """Write what is left, if anything is."""
 
 
 def kind_of(path: Path) -> str:
@@ -85,7 +93,7 @@ def writing(path: Path) -> Iterator[Writer]:
         fresh.unlink(missing_ok=True)
 
 
-class CSVWriter:
+class CSVWriter(Writer):
     """Comma-separated values, with the names first."""
 
     def __init__(self, file: IO[str]) -> None:
@@ -98,9 +106,6 @@ class CSVWriter:
             self._begun = True
         columns = (map(_inert, _list(column)) for column in table.values())
         self._csv.writerows(zip(*columns, strict=True))
-
-    def close(self) -> None:
-        """Nothing is left to write."""
 
 
 def _inert(cell: object) -> object:
@@ -120,7 +125,7 @@ def _inert(cell: object) -> object:
     return cell
 
 
-class JSONLinesWriter:
+class JSONLinesWriter(Writer):
     """One JSON object per line."""
 
     def __init__(self, file: IO[str]) -> None:
@@ -131,11 +136,8 @@ class JSONLinesWriter:
         for row in zip(*map(_list, table.values()), strict=True):
             self._file.write(json.dumps(dict(zip(names, row, strict=True))) + "\n")
 
-    def close(self) -> None:
-        """Nothing is left to write."""
 
-
-class ParquetWriter:
+class ParquetWriter(Writer):
     """Parquet, one row group per batch."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -155,9 +157,8 @@ class ParquetWriter:
             self._writer.close()
 
 
-def _list(column: Any) -> list[Any]:
-    values: list[Any] = column.tolist() if hasattr(column, "tolist") else list(column)
-    return values
+def _list(column: Sequence[object] | NDArray[np.generic]) -> list[object]:
+    return list(column.tolist() if isinstance(column, np.ndarray) else column)
 
 
 WRITERS: dict[str, Callable[[IO[Any]], Writer]] = {

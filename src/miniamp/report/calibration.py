@@ -257,7 +257,7 @@ def confusion(facts: Facts) -> Chart:
         words,
         Axis("predicted class", labels=names),
         Axis("true class", labels=names, range=(len(names) - 0.5, -0.5)),
-        cells=Cells(shares, names, names, texts),
+        cells=Cells(shares, texts),
         height=max(300, 110 + 44 * len(names)),
     )
 

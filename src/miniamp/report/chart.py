@@ -21,30 +21,14 @@ HEIGHT = 340
 
 
 class Axis(NamedTuple):
-    """One axis.
-
-    Parameters
-    ----------
-    title : str
-        Its label.
-    values : sequence of arrays
-        What decides whether the axis is logarithmic; none for an axis that is linear always.
-    range : (low, high), optional
-        Its ends; chosen by the plot otherwise. Taken only where the axis is linear.
-    percent : bool
-        Whether shares are shown as percentages.
-    labels : sequence of str
-        Names at 0, 1, 2, ...; the first is on top.
-    zero : bool
-        Whether to draw a line at zero.
-    """
+    """One axis."""
 
     title: str
-    values: Sequence[Array] = ()
-    range: tuple[float, float] | None = None
-    percent: bool = False
-    labels: Sequence[str] = ()
-    zero: bool = False
+    values: Sequence[Array] = ()  #: what decides whether it is logarithmic; none: it is linear
+    range: tuple[float, float] | None = None  #: its ends, used where it is linear
+    percent: bool = False  #: whether shares are shown as percentages
+    labels: Sequence[str] = ()  #: names at 0, 1, 2, ...
+    zero: bool = False  #: whether to draw a line at zero
 
     @property
     def logarithmic(self) -> bool:
@@ -62,36 +46,17 @@ class Axis(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """Points that belong together, joined by a line or not.
-
-    Parameters
-    ----------
-    name : str
-        As in the legend.
-    x, y : arrays
-        Where the points are.
-    joined : bool
-        Whether a line joins them.
-    error_x, error_y : array, optional
-        Half the length of error bars.
-    texts : sequence of str
-        One per point, for `hover`.
-    hover : str
-        What the page shows under the pointer, in plotly's template language; %{text} is the
-        point's text.
-    colour : int, optional
-        Which of the colours; by default each series has its own.
-    """
+    """Points that belong together, joined by a line or not."""
 
     name: str
     x: Array
     y: Array
     joined: bool = True
-    error_x: Array | None = None
+    error_x: Array | None = None  #: half the length of error bars
     error_y: Array | None = None
-    texts: Sequence[str] = ()
-    hover: str = ""
-    colour: int | None = None
+    texts: Sequence[str] = ()  #: one per point, %{text} of `hover`
+    hover: str = ""  #: what the page shows under the pointer, in plotly's template language
+    colour: int | None = None  #: which of the colours; by default each series has its own
 
 
 class Bars(NamedTuple):
@@ -106,51 +71,25 @@ class Cells(NamedTuple):
     """A table of shares, each in the colour of its size: rows are on the y axis."""
 
     shares: Array
-    rows: Sequence[str]
-    columns: Sequence[str]
     texts: Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """A plot: what is drawn, between which axes, and what it tells.
-
-    Parameters
-    ----------
-    title, words : str
-        Heading and explanation on the page.
-    x, y : Axis
-        The axes.
-    series : sequence of Series
-        Lines and points.
-    bars : Bars, optional
-        Horizontal bars instead.
-    cells : Cells, optional
-        A table of shares instead.
-    band : (low, high), optional
-        A shaded strip across the plot.
-    level : float, optional
-        A thin horizontal line across the plot.
-    diagonal : (low, high), optional
-        The thin line on which both axes agree.
-    wide : bool
-        Whether it takes the whole width of the page.
-    height : int
-        On the page, in pixels.
-    """
+    """A plot: what is drawn, between which axes, and what it tells."""
 
     title: str
-    words: str
+    words: str  #: explanation on the page
     x: Axis
     y: Axis
     series: Sequence[Series] = ()
-    bars: Bars | None = None
-    cells: Cells | None = None
-    band: tuple[float, float] | None = None
-    level: float | None = None
-    diagonal: tuple[float, float] | None = None
-    wide: bool = False
-    height: int = HEIGHT
+    bars: Bars | None = None  #: instead of series
+    cells: Cells | None = None  #: instead of series
+    band: tuple[float, float] | None = None  #: a shaded strip across the plot
+    level: float | None = None  #: a thin horizontal line across the plot
+    diagonal: tuple[float, float] | None = None  #: the thin line on which both axes agree
+    wide: bool = False  #: whether it takes the whole width of the page
+    height: int = HEIGHT  #: on the page, in pixels
 
 
 class NothingToDrawError(InvalidInputError):
