@@ -7,7 +7,7 @@ import pytest
 
 from miniamp import Posterior, absorb, channels, evidence, priors
 from miniamp.datasets import ensembles, glm_stream
-from miniamp.evidence import linear, robust
+from miniamp.evidence import compress, linear
 from miniamp.evidence.linear import Sites, Spectrum, match_in_common, solve
 from miniamp.tilt import Tilt
 
@@ -53,7 +53,7 @@ def test_gaussian_rows_are_decomposed_once(monkeypatch):
             made.append(R.shape)
             super().__init__(R, t, shape)
 
-    monkeypatch.setattr(robust, "Spectrum", Counted)
+    monkeypatch.setattr(compress, "Spectrum", Counted)
     prior, channel = priors.GaussBernoulli(0.1), channels.Gaussian(1e-2)
     problem = glm_stream(prior, channel, 200, 0.5, 1, 0, design=ensembles.LowRank(5, 0.5))
     belief, info = absorb(Posterior(prior, 200), evidence.RobustBatch(*problem[0], channel))

@@ -125,6 +125,11 @@ class Design(ABC):
     def mean_square(self) -> float:
         """Mean of the squared entries of Phi, 1/N for the paper's i.i.d. designs."""
 
+    @property
+    def filled(self) -> float:
+        """Share of the entries that are stored: 1 for all but sparse designs."""
+        return 1.0
+
     def averaged(self) -> Averaged:
         """The same matrix swept with scalar variances; a design that does so already is itself.
 
@@ -262,6 +267,10 @@ class Averaged(Design):
     @property
     def mean_square(self) -> float:
         return self.inner.mean_square
+
+    @property
+    def filled(self) -> float:
+        return self.inner.filled
 
     def loop_rows(self) -> LoopRows | None:
         loop = self.inner.loop_rows()

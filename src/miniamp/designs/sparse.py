@@ -56,6 +56,10 @@ class Sparse(Swept):
         return int(self.Phi.data.nbytes + self.Phi.indices.nbytes)
 
     @property
+    def filled(self) -> float:
+        return float(self.Phi.nnz) / float(np.prod(self.shape, dtype=np.float64))
+
+    @property
     def _kernels(self) -> ModuleType:
         from miniamp.designs import sparse_kernels  # only now: the compiler is slow to import
 
@@ -89,7 +93,8 @@ class Sparse(Swept):
 
     def toarray(self) -> Array:
         M, N = self.shape
-        check_bytes(8 * M * N, f"{M} x {N} dense entries of sparse rows")
+        remedy = "use smaller batches, or {memory=0}, which leaves the rows sparse"
+        check_bytes(8 * M * N, f"{M} x {N} dense entries of sparse rows", remedy)
         return np.asarray(self.Phi.toarray(), dtype=np.float64)
 
     def times(self, x: Array) -> Array:

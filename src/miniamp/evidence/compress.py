@@ -2,18 +2,74 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy import linalg
 
 from miniamp.arrays import Array
+from miniamp.designs import Design
 from miniamp.designs.row_blocks import triangle
-from miniamp.evidence.linear import Joint, Sites, solve
+from miniamp.evidence.linear import ROUNDING, TINY, Joint, RowSites, Sites, Spectrum, solve
 from miniamp.posterior import Posterior, Remembered
 from miniamp.tilt import Tilt
 
 #: Rounds of matching the variances, at most, and the share of a precision that ends them: the first
 #: round already has most of it.
 ROUNDS, MATCHED = 8, 1e-3
+
+
+class Stack:
+    """Dense rows with unit noise, remembered ones above new ones; at most N of them."""
+
+    def __init__(self, held: Design, rows: RowSites, remembered: Remembered | None) -> None:
+        self.held, self.rows, self.remembered = held, rows, remembered
+        root = np.sqrt(rows.precision)
+        R, t = held.weighted(root, rows.linear / root)
+        if remembered is not None:
+            R = np.vstack([remembered.rows, R])
+            t = np.concatenate([remembered.targets, t])
+        self.R, self.t = triangle(R, t)
+
+    def with_rows(self, rows: RowSites) -> Stack:
+        """The same rows under other sites of their own."""
+        return self if rows is self.rows else Stack(self.held, rows, self.remembered)
+
+    def at(self, sites: Sites) -> StackSolution:
+        """The Gaussian under any sites."""
+        joint = solve(self.R, self.t, sites)
+        return StackSolution(joint.mean, joint.var, joint.field, self, joint, sites)
+
+    def in_common(self, sites: Sites) -> Spectrum:
+        """The decomposition of the rows in the metric of these sites."""
+        return Spectrum(self.R, self.t, sites.precision)
+
+
+class StackSolution(NamedTuple):
+    """The Gaussian of a `Stack`."""
+
+    mean: Array
+    var: Array
+    field: Tilt
+    stack: Stack
+    joint: Joint
+    sites: Sites
+
+    def left_out(self) -> tuple[Array, Array]:
+        """Mean and variance of each new row . x without the row itself, (M,) each."""
+        stack, rows = self.stack, self.stack.rows
+        if len(stack.R) < stack.R.shape[1]:
+            some = slice(len(stack.R) - len(rows.precision), None)
+            omega, V = self.joint.left_out(stack.t, some)
+            return omega / np.sqrt(rows.precision), np.maximum(V / rows.precision, TINY)
+        var = stack.held.row_variances(self.joint.root, self.joint.D)
+        rest = np.maximum(1.0 - rows.precision * var, ROUNDING)
+        omega = (stack.held.times(self.mean) - var * rows.linear) / rest
+        return omega, np.maximum(var / rest, TINY)
+
+    def absorbed(self, belief: Posterior) -> Posterior:
+        """The belief that remembers the strongest rows."""
+        return compressed(belief, self.stack.R, self.stack.t, self.joint, self.sites)
 
 
 def compressed(belief: Posterior, R: Array, t: Array, joint: Joint, sites: Sites) -> Posterior:

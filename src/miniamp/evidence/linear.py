@@ -13,7 +13,7 @@ its marginal with its own site divided out.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy import linalg
@@ -33,6 +33,12 @@ TINY = 1e-100
 LOOSE = 1e-6
 #: How far out, in standard deviations, the tail of a prior is measured.
 FAR = 40.0
+#: A row is at least this noisy, relative to what was not known of it: rows without noise would make
+#: the stack's Gram matrix singular to working precision.
+QUIETEST = 1e-12
+#: A row's site has at least this precision, relative to what is known of it without the row: a
+#: label far on its right side says nothing, and a row that says nothing must not divide by zero.
+FAINTEST = 1e-8
 #: The least variance of a row, in units of its noise: that of rounding.
 ROUNDING = 1e-14
 #: Added to the diagonal of a matrix that rounding has made indefinite, relative to it, in turn.
@@ -64,12 +70,84 @@ class Sites(NamedTuple):
         return Sites(precision, precision * mean)
 
 
-class Marginals(NamedTuple):
-    """What the Gaussian says of every coefficient."""
+class RowSites(NamedTuple):
+    """Gaussians exp(-precision z^2/2 + linear z), one per row: what a channel says of Phi x."""
 
-    mean: Array  #: (N,) means
-    var: Array  #: (N,) variances
-    field: Tilt  #: (N,) what the rows say of each coefficient: the cavity of its site
+    precision: Array
+    linear: Array
+
+    def matched(self, omega: Array, V: Array, g: Array, curvature: Array) -> RowSites:
+        """The sites with which z ~ N(omega, V) gets the mean and variance that the channel gives.
+
+        Rows whose channel would widen z (a curvature that is not positive) keep the site they had.
+        """
+        rest = 1.0 - V * curvature
+        sound = (curvature >= 0.0) & (rest > 0.0)
+        precision = np.clip(
+            np.where(sound, curvature / np.where(sound, rest, 1.0), self.precision),
+            FAINTEST / V,
+            1.0 / (QUIETEST * V),
+        )
+        return RowSites(precision, np.where(sound, g + precision * (omega + V * g), self.linear))
+
+    def towards(self, other: RowSites, step: float) -> RowSites:
+        """A step in natural parameters, which keeps precisions positive."""
+        return RowSites(*((1.0 - step) * a + step * b for a, b in zip(self, other, strict=True)))
+
+    def mismatch(self, other: RowSites, omega: Array, V: Array) -> float:
+        """How far z ~ N(omega, V) is from that with the other sites, in its standard deviations."""
+        var, wanted = (V / (1.0 + sites.precision * V) for sites in (self, other))
+        off = var * (self.linear + omega / V) - wanted * (other.linear + omega / V)
+        return float(np.sqrt(np.mean(np.square(off) / var + np.square(1.0 - wanted / var))))
+
+
+class Marginals(Protocol):
+    """What the Gaussian implies for every coefficient, (N,) each."""
+
+    @property
+    def mean(self) -> Array: ...
+    @property
+    def var(self) -> Array: ...
+    @property
+    def field(self) -> Tilt:
+        """What the rows say of each coefficient: the cavity of its site."""
+
+
+class Solution(Marginals, Protocol):
+    """`Marginals`, and what else is asked once the sites have settled."""
+
+    def left_out(self) -> tuple[Array, Array]:
+        """Mean and variance of each new row . x without the row itself, (M,) each."""
+
+    def absorbed(self, belief: Posterior) -> Posterior:
+        """The belief that has seen the rows."""
+
+
+class Quick(Protocol):
+    """Rows that answer at once where sites differ by one factor only."""
+
+    def at(self, sites: Sites) -> Marginals: ...
+
+
+class Linear(Protocol):
+    """Rows with a Gaussian site each: the linear step. `compress.Stack` and `dual.Dual` are two."""
+
+    def at(self, sites: Sites) -> Solution:
+        """The Gaussian under any sites of the coefficients."""
+
+    def with_rows(self, rows: RowSites) -> Linear:
+        """The same rows under other sites of their own."""
+
+    def in_common(self, sites: Sites) -> Quick:
+        """The same rows for many sites that differ from these by one factor."""
+
+
+class Answer(NamedTuple):
+    """`Marginals` as they are."""
+
+    mean: Array
+    var: Array
+    field: Tilt
 
 
 class Joint(NamedTuple):
@@ -165,7 +243,7 @@ class Spectrum:
         self.squared = np.square(self.SV)
         self.t = U.T @ t
 
-    def at(self, sites: Sites) -> Marginals:
+    def at(self, sites: Sites) -> Answer:
         """Marginals and cavities under sites that have the shape of this decomposition."""
         scale, linear = float(sites.precision[0] / self.shape[0]), sites.linear
         # As in `solve`: no difference of nearly equal numbers where sites are sharp.
@@ -175,7 +253,7 @@ class Spectrum:
         pull = self.root * (white @ self.SV)
         precision = scale * self.shape
         field = Tilt(precision * known / rest, (pull + known * linear) / rest)
-        return Marginals((linear + pull) / precision, rest / precision, field)
+        return Answer((linear + pull) / precision, rest / precision, field)
 
 
 def match_in_common(belief: Posterior, field: Tilt, sites: Sites) -> tuple[Moments, Sites]:

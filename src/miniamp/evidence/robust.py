@@ -11,21 +11,23 @@ from miniamp.absorb import Step
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.designs import Design
-from miniamp.designs.row_blocks import triangle
 from miniamp.evidence.base import DrawnRows, check_columns, health, power, relative_change
-from miniamp.evidence.compress import compressed
+from miniamp.evidence.compress import Stack
+from miniamp.evidence.dual import Dual
 from miniamp.evidence.linear import (
-    ROUNDING,
+    FAINTEST,
+    QUIETEST,
     TINY,
-    Joint,
+    Linear,
     Marginals,
+    Quick,
+    RowSites,
     Sites,
-    Spectrum,
+    Solution,
     match,
     match_in_common,
     row_moments,
     sites_of,
-    solve,
 )
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt
@@ -47,45 +49,10 @@ WIDER = 2.0
 #: A step that has not converged is no answer if it makes the belief so much wider than before: one
 #: once went from 1e-9 to 0.14. Undecided copies of a column may be twice as wide as their prior.
 RISEN = 10.0
-#: A row is at least this noisy, relative to what was not known of it: rows without noise would make
-#: the stack's Gram matrix singular to working precision.
-QUIETEST = 1e-12
-#: A row's site has at least this precision, relative to what is known of it without the row: a
-#: label far on its right side says nothing, and a row that says nothing must not divide by zero.
-FAINTEST = 1e-8
+#: Rows with fewer stored entries than this share are solved as they are, not as a dense matrix.
+SPARSE = 0.25
 #: Sites that agree this well under two different beliefs are taken as the same under all.
 SAME = 1e-6
-
-
-class RowSites(NamedTuple):
-    """Gaussians exp(-precision z^2/2 + linear z), one per row: what a channel says of Phi x."""
-
-    precision: Array
-    linear: Array
-
-    def matched(self, omega: Array, V: Array, g: Array, curvature: Array) -> RowSites:
-        """The sites with which z ~ N(omega, V) gets the mean and variance that the channel gives.
-
-        Rows whose channel would widen z (a curvature that is not positive) keep the site they had.
-        """
-        rest = 1.0 - V * curvature
-        sound = (curvature >= 0.0) & (rest > 0.0)
-        precision = np.clip(
-            np.where(sound, curvature / np.where(sound, rest, 1.0), self.precision),
-            FAINTEST / V,
-            1.0 / (QUIETEST * V),
-        )
-        return RowSites(precision, np.where(sound, g + precision * (omega + V * g), self.linear))
-
-    def towards(self, other: RowSites, step: float) -> RowSites:
-        """A step in natural parameters, which keeps precisions positive."""
-        return RowSites(*((1.0 - step) * a + step * b for a, b in zip(self, other, strict=True)))
-
-    def mismatch(self, other: RowSites, omega: Array, V: Array) -> float:
-        """How far z ~ N(omega, V) is from that with the other sites, in its standard deviations."""
-        var, wanted = (V / (1.0 + sites.precision * V) for sites in (self, other))
-        off = var * (self.linear + omega / V) - wanted * (other.linear + omega / V)
-        return float(np.sqrt(np.mean(np.square(off) / var + np.square(1.0 - wanted / var))))
 
 
 class State(NamedTuple):
@@ -97,10 +64,11 @@ class State(NamedTuple):
     before: float  #: the health figure of the rows under the belief before them
     common: bool = True  #: the sites of the coefficients share their scale
     iterations: int = 0
-    stack: tuple[Array, Array] | None = None  #: all rows and targets, while they stay as they are
-    spectrum: Spectrum | None = None  #: the decomposition of all rows
-    seen: tuple[Sites, RowSites] | None = None  #: the sites behind the last step
-    solution: tuple[Array, Array, Joint] | None = None  #: and the Gaussian that they give
+    exact: bool = False  #: prior and tilt are Gaussian: the sites of the coefficients stay too
+    linear: Linear | None = None  #: all rows under their sites, while these stay as they are
+    quick: Quick | None = None  #: the same, decomposed
+    seen: Sites | None = None  #: the sites of the coefficients behind the last step
+    solution: Solution | None = None  #: and the Gaussian that they give
 
 
 RobustStep = Step[Tilt, Moments, State]
@@ -151,9 +119,14 @@ class RobustBatch(DrawnRows[State]):
     def _held(self) -> Design:
         return self.design.held()
 
+    def _dual(self, belief: Posterior) -> bool:
+        """Whether the rows are solved on their own side, as they are."""
+        M, N = self.design.shape
+        return belief.memory == 0 and M < N and self.design.filled < SPARSE
+
     def start(self, belief: Posterior) -> tuple[Moments, State]:
         check_columns(self.design, belief)
-        omega, V = row_moments(belief, self._held)
+        omega, V = row_moments(belief, self.design if self._dual(belief) else self._held)
         V = np.maximum(V, TINY)
         left = min(1.0, belief.size / self.rows)  # of V, when so many rows have been seen
         rows, fixed = first_sites(self.channel, self.y, omega, V, left)
@@ -161,9 +134,10 @@ class RobustBatch(DrawnRows[State]):
         # Relative scales are the prior's and the tilt's, the rest is what remembered rows said.
         base, remembered = belief.remembering(None), belief.remembered
         sites = sites_of(base)
-        if remembered is not None:
+        exact = is_gaussian(base, sites)
+        if remembered is not None and not exact:
             sites = match_in_common(base, remembered.field, sites)[1]
-        return belief.moments, State(sites, rows, fixed, before)
+        return belief.moments, State(sites, rows, fixed, before, exact=exact)
 
     def refine(self, belief: Posterior, estimate: Moments, memory: State) -> RobustStep:
         try:
@@ -173,50 +147,70 @@ class RobustBatch(DrawnRows[State]):
             return Step(nothing, estimate, memory, change=np.nan, health=np.nan, solver="robust")
 
     def conclude(self, belief: Posterior, step: RobustStep) -> Posterior:
-        sites, _ = _seen(step.memory)
-        return compressed(belief, *_solution(step.memory), sites)
+        return _solution(step.memory).absorbed(belief)
 
     def total(self, belief: Posterior, step: RobustStep) -> Tilt:
-        return belief.tilt + step.tilt  # the field of all rows, the remembered ones among them
+        # The field of all rows, the remembered ones among them.
+        return belief.tilt + _solution(step.memory).field
 
     def cavity(self, step: RobustStep) -> tuple[Array, Array]:
-        return self._left_out(*_solution(step.memory), _seen(step.memory)[1])
+        return _solution(step.memory).left_out()
+
+    def _linear(self, belief: Posterior, state: State) -> Linear:
+        """The linear step of the rows under their sites."""
+        if state.linear is not None:
+            return state.linear.with_rows(state.rows)
+        if self._dual(belief):
+            return Dual(self.design, state.rows)
+        return Stack(self._held, state.rows, belief.remembered)
 
     def _refined(self, belief: Posterior, estimate: Moments, state: State) -> RobustStep:
         """One iteration: the sites of all coefficients, and of the rows, from their cavities."""
         base = belief.remembering(None)
-        R, t = state.stack or self._stack(belief, state.rows)
-        spectrum, solution = state.spectrum, None
-        now: Joint | Marginals
-        if state.fixed and state.common:
-            spectrum = spectrum or Spectrum(R, t, state.sites.precision)
-            now = spectrum.at(state.sites)
+        linear, quick = self._linear(belief, state), state.quick
+        solution: Solution | None = None
+        now: Marginals
+        if state.fixed and state.common and not state.exact:
+            quick = quick or linear.in_common(state.sites)
+            now = quick.at(state.sites)
         else:
-            now = solve(R, t, state.sites)
-            solution = R, t, now
-        if state.common:
-            new, sites = match_in_common(base, now.field, state.sites)
-        else:
-            new, sites = match(base, now.field)
-        residual = _mismatch(new, now.field.A + sites.precision, now)
-        rows, figure, carried = state.rows, state.before, np.inf
-        if solution is not None:
-            omega, V = self._left_out(*solution, state.rows)
+            now = solution = linear.at(state.sites)
+        seen = state._replace(
+            iterations=state.iterations + 1,
+            linear=linear,
+            quick=quick,
+            seen=state.sites,
+            solution=solution,
+        )
+        rows, figure, carried, residual = state.rows, state.before, np.inf, 0.0
+        if solution is not None and not (state.fixed and figure < WIDER):
+            omega, V = solution.left_out()
             g, curvature = self.channel.output(self.y, omega, V)
             figure = min(figure, health(g, curvature))
             carried = float(np.sum(curvature) ** 2 / np.sum(np.square(curvature)))
             if not state.fixed:
                 rows = rows.matched(omega, V, g, curvature)
-                residual = max(residual, state.rows.mismatch(rows, omega, V))
-        solved = residual < ENOUGH or _resolved(new, self.channel)
+                residual = state.rows.mismatch(rows, omega, V)
         ended = state.iterations + 1 >= LONGEST
-        seen = state._replace(
-            iterations=state.iterations + 1,
-            stack=(R, t) if state.fixed else None,
-            spectrum=spectrum,
-            seen=(state.sites, state.rows),
-            solution=solution,
-        )
+        size = STEP if state.iterations < CAREFUL_FROM else CAREFUL_STEP
+        size = size if state.iterations else 1.0
+        rows = rows if state.fixed else state.rows.towards(rows, size)
+        if state.exact and residual >= ENOUGH and not ended:
+            # Only the rows' sites have to settle: no coefficient is looked at meanwhile.
+            then = seen._replace(rows=rows)
+            nothing = Tilt(np.zeros(()), np.zeros(()))
+            return Step(nothing, estimate, then, residual, figure, solver="robust")
+        if state.exact:
+            new, sites = Moments(now.mean, now.var), state.sites
+        else:
+            matching = (
+                match_in_common(base, now.field, state.sites)
+                if state.common
+                else match(base, now.field)
+            )
+            new, sites = matching
+            residual = max(residual, _mismatch(new, now.field.A + sites.precision, now))
+        solved = residual < ENOUGH or _resolved(new, self.channel)
         step = Step(
             tilt=now.field,
             estimate=new,
@@ -230,53 +224,33 @@ class RobustBatch(DrawnRows[State]):
             carried_by=carried,
         )
         if solved or ended:
-            return self._checked(belief, step) if state.common else _accepted(belief, step)
-        size = STEP if state.iterations < CAREFUL_FROM else CAREFUL_STEP
-        size = size if state.iterations else 1.0
+            own = state.common and not state.exact
+            return self._checked(belief, step) if own else _accepted(belief, step)
         if state.common:
             sites = state.sites.towards_mean(sites, size)
         else:
             # An undecided coefficient answers its field by more than it was given: A var > 1. Two
             # that stand for each other would swing, so its step is shorter by that gain.
             sites = state.sites.towards(sites, size / np.maximum(1.0, now.field.A * new.var))
-        then = seen._replace(sites=sites, rows=state.rows.towards(rows, size))
+        then = seen._replace(sites=sites, rows=rows)
         return _accepted(belief, step._replace(memory=then))
 
     def _checked(self, belief: Posterior, step: RobustStep) -> RobustStep:
         """The last step in common, unless the belief would be much wider with a scale each."""
-        base, state = belief.remembering(None), step.memory
-        R, t, joint = _solution(state)
-        state = state._replace(solution=(R, t, joint))
+        base, solution = belief.remembering(None), _solution(step.memory)
+        state = step.memory._replace(solution=solution)
         if state.fixed and state.before > WIDER:
-            answer = self.channel.output(self.y, *self._left_out(R, t, joint, state.rows))
+            answer = self.channel.output(self.y, *solution.left_out())
             step = step._replace(health=min(state.before, health(*answer)))
-        moments, own = match(base, joint.field)
-        wide, _ = match(base, solve(R, t, own).field)
+        moments, own = match(base, solution.field)
+        assert state.linear is not None  # there is a last step
+        wide, _ = match(base, state.linear.at(own).field)
         if not step.ended and np.mean(wide.var) <= WIDER * np.mean(moments.var):
             return step._replace(memory=state)
         state = state._replace(sites=own, common=False, iterations=0)
         return step._replace(
             memory=state, change=max(1.0, step.change), solved=False, ended=False
         )  # a new start
-
-    def _stack(self, belief: Posterior, rows: RowSites) -> tuple[Array, Array]:
-        """All rows with unit noise, remembered and new, and their targets; at most N of them."""
-        root, remembered = np.sqrt(rows.precision), belief.remembered
-        R, t = self._held.weighted(root, rows.linear / root)
-        if remembered is not None:
-            R = np.vstack([remembered.rows, R])
-            t = np.concatenate([remembered.targets, t])
-        return triangle(R, t)
-
-    def _left_out(self, R: Array, t: Array, joint: Joint, rows: RowSites) -> tuple[Array, Array]:
-        """Mean and variance of each new row . x without the row itself, (M,) each."""
-        if len(R) < R.shape[1]:
-            omega, V = joint.left_out(t, slice(len(R) - self.rows, None))
-            return omega / np.sqrt(rows.precision), np.maximum(V / rows.precision, TINY)
-        var = self._held.row_variances(joint.root, joint.D)
-        rest = np.maximum(1.0 - rows.precision * var, ROUNDING)
-        omega = (self._held.times(joint.mean) - var * rows.linear) / rest
-        return omega, np.maximum(var / rest, TINY)
 
 
 def first_sites(
@@ -308,18 +282,24 @@ def _accepted(belief: Posterior, step: RobustStep) -> RobustStep:
     return step._replace(health=np.inf) if risen and not step.solved else step
 
 
-def _seen(state: State) -> tuple[Sites, RowSites]:
-    assert state.seen is not None  # there is a last step
-    return state.seen
+def is_gaussian(base: Posterior, sites: Sites) -> bool:
+    """Whether prior and tilt are Gaussians: their sites, found without a field, fit any other."""
+    far = Tilt(sites.precision, sites.linear + np.sqrt(sites.precision))
+    _, other = match(base, far)
+    same = np.abs(other.precision - sites.precision) <= SAME * sites.precision
+    off = np.abs(other.linear - sites.linear)
+    return bool(
+        same.all() and (off <= SAME * (np.abs(sites.linear) + np.sqrt(sites.precision))).all()
+    )
 
 
-def _solution(state: State) -> tuple[Array, Array, Joint]:
-    """All rows, their targets and the Gaussian behind the last step."""
+def _solution(state: State) -> Solution:
+    """The Gaussian behind the last step."""
     if state.solution is not None:
         return state.solution
-    assert state.stack is not None  # the rows of a Gaussian channel are kept
-    R, t = state.stack
-    return R, t, solve(R, t, _seen(state)[0])
+    assert state.linear is not None
+    assert state.seen is not None  # there is a last step
+    return state.linear.at(state.seen)
 
 
 def _resolved(new: Moments, channel: Channel) -> bool:
@@ -327,7 +307,7 @@ def _resolved(new: Moments, channel: Channel) -> bool:
     return float(np.mean(new.var)) < channel.resolution * power(new)
 
 
-def _mismatch(new: Moments, precision: Array, now: Joint | Marginals) -> float:
+def _mismatch(new: Moments, precision: Array, now: Marginals) -> float:
     """How far the Gaussian is from the moments it should have, in posterior standard deviations."""
     wanted = 1.0 / precision
     off = np.square(new.mean - now.mean) / np.maximum(wanted, now.var)
