@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.absorb import Attempt, Step, iterated
-from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.arrays import Given
 from miniamp.channels.base import Channel
-from miniamp.evidence import AutoBatch, RobustBatch, forecast
-from miniamp.evidence.base import DrawnRows
+from miniamp.evidence import AutoBatch, RobustBatch
+from miniamp.evidence.base import DrawnRows, check_columns
 from miniamp.info import Adaptation, Stop
+from miniamp.model import Model, expected_power, initial, prior_power
 from miniamp.posterior import Moments, Posterior, Prior
 from miniamp.tilt import Tilt
+
+__all__ = ["Learn", "Model", "Solver", "initial"]
 
 #: Rounds of EM on the first batch, which must find the orders of magnitude, and on a later one.
 FIRST_ROUNDS, ROUNDS = 12, 3
@@ -38,16 +41,13 @@ LARGEST_FALL = 10.0
 #: second number of standard deviations. Such a batch of 200 features and 100 rows once kept a noise
 #: 40 times too high over 900 rows.
 FAR_TOO_HIGH, SURELY = 2.0, 3.0
-#: The power of z that a first batch of labels or counts is taken to have, until left-out rows
-#: correct it.
-LABELLED = 8.0
 #: What is known of the logarithm of that scale beforehand, one over a variance: within a factor
 #: e^2 or so.
 SCALE_KNOWN = 0.25
 #: A round changes the scale at most by this factor, e.
 LONGEST_STRETCH = 1.0
-#: The variance of an intercept over the mean square of y: wide enough to say nothing.
-WIDE = 100.0
+#: Rows that touch at most this share of the coefficients are solved for those alone.
+FEW_TOUCHED = 0.5
 #: How far the rows are solved in a round: hyper-parameters need no more digits than this.
 INNER = Stop(max_iter=200, tol=1e-5)
 #: Rows whose solution still moves by such a part of itself at its end have not been solved, and
@@ -56,85 +56,6 @@ UNSOLVED = 0.1
 
 #: Makes evidence of (Phi, y, channel): `evidence.Batch`, `RobustBatch`, `AutoBatch`.
 Solver = Callable[[Given, Given, Channel], DrawnRows[Any]]
-
-
-@dataclass(frozen=True)
-class Model:
-    """A belief whose prior and channel are learned: what `absorb` takes with `Learn`.
-
-    Parameters
-    ----------
-    posterior : Posterior
-        The belief; its prior's hyper-parameters are a first guess.
-    channel : Channel
-        The channel; likewise.
-    batches : int
-        How many batches have taught it; the first sets the scale of everything (`initial`).
-    scale_known, noise_known : float
-        Fisher's information of left-out rows on the logarithm of the scale of z, and on that of the
-        variance of the noise: half the number of rows that were well predicted.
-    spread : float
-        The largest variance of y in a batch.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from miniamp import Posterior, absorb, channels, learning, priors
-    >>> rng = np.random.default_rng(1)
-    >>> x = 3.0 * rng.normal(size=100) * (rng.random(100) < 0.3)
-    >>> model = learning.Model(Posterior(priors.GaussBernoulli(), 100), channels.Gaussian())
-    >>> for _ in range(5):
-    ...     Phi = rng.normal(size=(60, 100)) / 10.0
-    ...     y = Phi @ x + 0.1 * rng.normal(size=60)
-    ...     model, info = absorb(model, learning.Learn(Phi, y))
-    >>> 0.2 < float(model.posterior.prior.rho) < 0.4, 0.005 < float(model.channel.var) < 0.02
-    (True, True)
-    """
-
-    posterior: Posterior
-    channel: Channel
-    batches: int = 0
-    scale_known: float = 0.0
-    noise_known: float = 0.0
-    spread: float = 0.0
-
-    @property
-    def mean(self) -> Array:
-        """Posterior mean of every coefficient, (N,)."""
-        return self.posterior.mean
-
-    @property
-    def var(self) -> Array:
-        """Posterior variance of every coefficient, (N,)."""
-        return self.posterior.var
-
-    def forecast(self, Phi: Given) -> tuple[Array, Array]:
-        """Mean and variance of the observations predicted for new rows."""
-        return forecast(self.posterior, Phi, self.channel)
-
-    def degrees_of_freedom(self, V: ArrayOrFloat) -> Array:
-        """Degrees of freedom of the Student t that predicts y where z has the variance V.
-
-        A learned noise Delta is uncertain, its logarithm by 1/sqrt(noise_known). With a variance
-        V + Delta that is uncertain by Delta/sqrt(noise_known), y is a Student t of
-        2 (1 + V/Delta)^2 noise_known degrees of freedom; infinity where the noise was given.
-        """
-        noise = 1.0 / self.channel.fisher()
-        known = self.noise_known if self.noise_known > 0.0 else np.inf
-        return np.asarray(2.0 * np.square(1.0 + V / noise) * known)
-
-    def scaled(self, factor: float) -> Model:
-        """The model that counts what it has seen `factor` times; what it learned stays."""
-        return replace(
-            self,
-            posterior=self.posterior.scaled(factor),
-            scale_known=factor * self.scale_known,
-            noise_known=factor * self.noise_known,
-        )
-
-    def stretched(self, factor: ArrayOrFloat) -> Model:
-        """The model of factor * x in the place of x, when features change their units."""
-        return replace(self, posterior=self.posterior.stretched(factor))
 
 
 class _Round(NamedTuple):
@@ -147,6 +68,7 @@ class _Round(NamedTuple):
     channel: Channel
     number: int
     stretch: float  #: logarithm of the factor by which all scales of z were changed so far
+    more: float  #: and by which they are to be changed next
     told: tuple[float, float]  #: what the rows told about it, and about the noise
     health: float  #: of a later batch at the noise before it, which this batch must not contradict
 
@@ -194,10 +116,13 @@ class Learn:
         self.Phi, self.y, self.solver = Phi, y, solver
         self.fixed, self.noise = fixed, noise
         self._evidence: DrawnRows[Any] | None = None
+        #: The coefficients that the rows touch, where these are few, and the tilt of others.
+        self._touched: NDArray[np.intp] | None = None
+        self._others: Tilt | None = None
         self.rows = len(checks.numeric("y", y))
 
     def start(self, model: Model) -> tuple[Moments, _Round | None]:
-        return model.posterior.moments, None
+        return Moments(np.zeros(0), np.zeros(0)), None  # a round starts from the model itself
 
     def refine(self, model: Model, estimate: Moments, memory: _Round | None) -> LearnStep:
         if memory is None:
@@ -209,9 +134,9 @@ class Learn:
             stretch, number, health = 0.0, 1, np.nan
         else:
             rows, prior, channel = memory.rows, memory.prior, memory.channel
-            stretch, number, health = memory.stretch, memory.number + 1, memory.health
+            stretch, number, health = memory.stretch + memory.more, memory.number + 1, memory.health
         rows = rows.with_channel(channel)
-        posterior = model.posterior.with_prior(prior)
+        posterior = self._part(model).with_prior(prior)
         if stretch:
             posterior = posterior.stretched(np.exp(stretch))
         attempt: Attempt[Posterior, Tilt, Moments, Any] = iterated(posterior, rows, INNER)
@@ -223,17 +148,18 @@ class Learn:
         if model.batches == 0 or memory is None:
             health = step.health
         known = 2.0 * model.noise_known if self.noise and model.noise_known > 0.0 else np.inf
-        learned, total = prior, rows.total(posterior, step)
+        learned, total = prior, self._told(rows.total(posterior, step), stretch)
         for _ in range(PRIOR_STEPS):
             learned = learned.fitted(total.A, total.B, self.fixed)
         channel, noise_told = self._channel(model, rows, step)
         more, scale_told = self._stretch(model, rows, step, stretch)
+        learned = self._rescaled(model, rows, learned, total, scale_told)
         learned = learned.rescaled(float(np.exp(more)), self.fixed)
         change = max(learned.change_from(prior), channel.change_from(rows.plain))
         last = number >= (ROUNDS if model.batches else FIRST_ROUNDS)
         told = scale_told, noise_told
         done = _Round(
-            posterior, rows, attempt, learned, channel, number, stretch + more, told, health
+            posterior, rows, attempt, learned, channel, number, stretch, more, told, health
         )
         return step._replace(
             memory=done,
@@ -248,8 +174,12 @@ class Learn:
     def conclude(self, model: Model, step: LearnStep) -> Model:
         done = step.memory
         assert done is not None  # the change is finite
+        belief = done.attempt.belief
+        if self._touched is not None:
+            whole = model.posterior.stretched(np.exp(done.stretch))
+            belief = whole.joined(self._touched, belief)
         return Model(
-            done.attempt.belief.with_prior(done.prior),
+            belief.with_prior(done.prior),
             done.channel,
             model.batches + 1,
             model.scale_known + done.told[0],
@@ -293,8 +223,35 @@ class Learn:
     def _rows(self, model: Model) -> DrawnRows[Any]:
         """The rows under the model's channel; they are checked, and their solver chosen, once."""
         if self._evidence is None:
-            self._evidence = self.solver(self.Phi, self.y, model.channel)
+            self._evidence = self._narrowed(model, self.solver(self.Phi, self.y, model.channel))
         return self._evidence.with_channel(model.channel)
+
+    def _narrowed(self, model: Model, rows: DrawnRows[Any]) -> DrawnRows[Any]:
+        """The rows without the columns that are empty, where these are many."""
+        posterior, (where, narrow) = model.posterior, rows.design.used_columns()
+        few = len(where) < FEW_TOUCHED * posterior.size and posterior.memory == 0
+        if not few or posterior.prior.at(where, posterior.size) is not posterior.prior:
+            return rows
+        check_columns(rows.design, posterior)
+        A = np.broadcast_to(posterior.tilt.A, posterior.size)
+        others = A > 0.0
+        others[where] = False
+        self._touched, self._others = where, Tilt(A[others], posterior.tilt.B[others])
+        return rows.with_design(narrow)
+
+    def _part(self, model: Model) -> Posterior:
+        """The belief about the coefficients that the rows touch."""
+        return model.posterior if self._touched is None else model.posterior.at(self._touched)
+
+    def _told(self, total: Tilt, stretch: float) -> Tilt:
+        """The tilts of all coefficients of which anything is known.
+
+        The others are as the prior says, whatever it says: they only delay EM.
+        """
+        if self._others is None:
+            return total
+        before = self._others.stretched(np.exp(stretch))
+        return Tilt(np.append(before.A, total.A), np.append(before.B, total.B))
 
     def _channel(
         self, model: Model, rows: DrawnRows[Any], step: Step[Any, Any, Any]
@@ -357,6 +314,26 @@ class Learn:
             else channel
         )
 
+    def _rescaled(
+        self, model: Model, rows: DrawnRows[Any], prior: Prior, total: Tilt, told: float
+    ) -> Prior:
+        """The prior at the most likely scale of the coefficients, by a step of Fisher scoring.
+
+        EM alone crawls where little is known of each coefficient, and where all of them look like
+        noise it ends at a width of zero, from which it never returns: labels absorbed there say
+        nothing of larger widths. So the scale has a prior, that of the first guess within a factor
+        e^2 or so. Of its logarithm the rows tell at least what each of them tells alone (`told`)
+        and what each coefficient tells alone.
+        """
+        if not prior.free_widths(self.fixed):
+            return prior
+        slope = prior.scale_slope(total.A, total.B)
+        ratio = prior_power(prior, model.posterior.size, rows.design) / expected_power(model, rows)
+        known = max(model.scale_known + told, float(np.sum(np.square(slope))))
+        step = float(np.sum(slope)) - SCALE_KNOWN * 0.5 * np.log(ratio)
+        step = np.clip(step / (SCALE_KNOWN + known), -LONGEST_STRETCH, LONGEST_STRETCH)
+        return prior.rescaled(float(np.exp(step)), self.fixed)
+
     def _stretch(
         self, model: Model, rows: DrawnRows[Any], step: Step[Any, Any, Any], so_far: float
     ) -> tuple[float, float]:
@@ -367,33 +344,16 @@ class Learn:
         information, so that it settles like an average. The slope counts by the part of z that is
         unknown: what is known well needs no prior, and its scale is not the prior's.
         """
-        if rows.channel.shift_invariant or not model.posterior.prior.free_widths(self.fixed):
+        free = model.posterior.prior.free_widths(self.fixed)
+        if not free or (rows.channel.shift_invariant and not rows.leaves_out):
             return 0.0, 0.0
         omega, V = rows.cavity(step)
         g, curvature = rows.channel.output(rows.y, omega, V)
+        if rows.channel.shift_invariant:
+            return 0.0, 2.0 * float(np.sum(np.square(V * curvature)))
         slope = omega * g + V * (np.square(g) - curvature)
         told, before = float(np.sum(np.square(slope))), SCALE_KNOWN + model.scale_known
         power = float(np.sum(np.square(omega) + V))
         unknown = float(np.sum(V)) / power if power > 0.0 else 0.0
         more = (unknown * float(np.sum(slope)) - before * so_far) / (before + told)
         return float(np.clip(more, -LONGEST_STRETCH, LONGEST_STRETCH)), told
-
-
-def initial(
-    model: Model, rows: DrawnRows[Any], fixed: Collection[str] = ()
-) -> tuple[Prior, Channel]:
-    """Prior and channel on the scale of the first batch.
-
-    Half the variance of y is taken for signal and half for noise. Where y is a label or a count, z
-    is given the power LABELLED, and the channel stays as it is.
-    """
-    prior, tiny = model.posterior.prior, np.finfo(np.float64).tiny
-    on_scale = rows.channel.shift_invariant
-    # One row, or equal ones, have no variance: their size is all there is to go by.
-    spread = max(float(np.var(rows.y) or np.mean(np.square(rows.y))), tiny)
-    power = prior.typical_power(model.posterior.size)
-    signal = power * rows.design.shape[1] * rows.design.mean_square
-    ratio = (spread / 2.0 if on_scale else LABELLED) / signal if signal > 0.0 else 1.0
-    prior = prior.rescaled(float(np.sqrt(ratio)), fixed)
-    prior = prior.with_intercept_var(WIDE * max(float(np.mean(np.square(rows.y))), tiny))
-    return prior, (rows.plain.with_noise(spread / 2.0) if on_scale else rows.plain)

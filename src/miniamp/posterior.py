@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Size
@@ -68,6 +69,9 @@ class Prior(Protocol):
 
     def free_widths(self, fixed: Collection[str] = ()) -> tuple[str, ...]:
         """Names of the widths that may be learned: all but those in `fixed`."""
+
+    def scale_slope(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        """Derivative of log_partition by the logarithm of the scale of x, without an intercept."""
 
     def typical_power(self, size: int) -> float:
         """The median over `size` coefficients of E x^2, without the intercept."""
@@ -208,6 +212,20 @@ class Posterior:
     def with_prior(self, prior: Prior) -> Self:
         """What the same data say under another prior."""
         return self._but(prior=checked_prior(prior, self.size))
+
+    def at(self, where: NDArray[np.integer]) -> Self:
+        """The belief about the coefficients at `where` alone; remembered rows stay behind."""
+        tilt = Tilt(
+            *(np.broadcast_to(part, self.size)[where] for part in (self.tilt.A, self.tilt.B))
+        )
+        prior = self.prior.at(where, self.size)
+        return self._but(prior=prior, size=len(where), tilt=tilt, remembered=None)
+
+    def joined(self, where: NDArray[np.integer], part: Posterior) -> Self:
+        """This belief with the tilt of `part` at `where`."""
+        A, B = (np.array(np.broadcast_to(a, self.size)) for a in (self.tilt.A, self.tilt.B))
+        A[where], B[where] = part.tilt.A, part.tilt.B
+        return self._but(tilt=Tilt(A, B))
 
     def _but(self, **changes: object) -> Self:
         new = object.__new__(type(self))

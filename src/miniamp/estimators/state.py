@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
+from scipy.sparse import issparse
 
 from miniamp import checks
 from miniamp.absorb import absorb
@@ -160,7 +161,7 @@ class FitState:
         rows = rows.normalised()
         if self.frame is None:
             frame = self.settings.first_frame(rows.X)
-            start = self._started(frame, rows.Y, rows.weights)
+            start = self._started(frame, rows.Y, rows.weights, sparse=issparse(rows.X))
             start = replace(start, tally=self.tally.seeing(rows.X))
             return start._learned(start._design(rows.X), rows, {})
         frame = self.settings.next_frame(self.frame, rows.X)
@@ -183,12 +184,16 @@ class FitState:
         after = start._learned(design, Rows(np.zeros((len(Y), 0)), Y), {})
         return replace(after, settings=self.settings)
 
-    def _started(self, frame: Frame, Y: Array, weights: Array | None) -> FitState:
+    def _started(
+        self, frame: Frame, Y: Array, weights: Array | None, *, sparse: bool = False
+    ) -> FitState:
         """The state before any row, in units that suit the first ones."""
         centre, scale = self.settings.target_units(Y, weights)
         start = replace(self, frame=frame, waiting=None, y_centre=centre, y_scale=scale)
         channel = with_unit(self.settings.channel, 1.0 / scale)
-        beliefs = (self.settings.first_belief(self.features, y) for y in start._standardised(Y).T)
+        beliefs = (
+            self.settings.first_belief(self.features, sparse, y) for y in start._standardised(Y).T
+        )
         return replace(start, models=tuple(Model(belief, channel) for belief in beliefs))
 
     def _standardised(self, Y: Array) -> Array:
@@ -254,12 +259,7 @@ class FitState:
             return model, Info(0, False, np.zeros(1), np.inf, "", "", "no solution", skipped)
 
     def _absorb(
-        self,
-        model: Model,
-        design: Design,
-        y: Array,
-        make: Solver,
-        forget: float,
+        self, model: Model, design: Design, y: Array, make: Solver, forget: float
     ) -> tuple[Model, Info]:
         s = self.settings
         varied = bool(np.any(y != y[0])) or model.batches > 0

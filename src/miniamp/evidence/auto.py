@@ -25,7 +25,7 @@ from miniamp.channels.gaussian import Gaussian
 from miniamp.designs import Design
 from miniamp.evidence.base import DrawnRows
 from miniamp.evidence.batch import Batch
-from miniamp.evidence.robust import RobustBatch
+from miniamp.evidence.robust import RobustBatch, solves_on_rows
 from miniamp.info import Stop
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt
@@ -82,6 +82,8 @@ def choose(design: Design, *, solver: str = "auto", remembers: bool = False) -> 
         return Choice("robust", "few rows")
     if design.shape[1] <= FEW_FEATURES:
         return Choice("robust", "few features: the robust solver is cheap and exact there")
+    if solves_on_rows(design):
+        return Choice("robust", "few entries per row: the robust solver is cheap there")
     excess = correlation(design)
     reason = f"excess correlation of the rows {excess:.3f}, up to {TRUSTED:g} is independent"
     return Choice("amp" if excess < TRUSTED else "robust", reason)
@@ -194,6 +196,11 @@ class AutoBatch(DrawnRows[Chosen]):
     def weighted(self, weights: Array) -> Self:
         new = super().weighted(weights)
         new._solvers = {n: s.weighted(weights) for n, s in self._solvers.items()}
+        return new
+
+    def with_design(self, design: Design) -> Self:
+        new = super().with_design(design)
+        new._solvers = {}
         return new
 
     def _chosen(self, choice: Choice) -> _Solver:

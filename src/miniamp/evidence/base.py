@@ -59,6 +59,7 @@ class DrawnRows(Generic[MemoryT]):
     #: What `adapted` has done so far: weights of outliers, and a factor of the noise of all rows.
     row_weights: Mapping[Outlier, float] = MappingProxyType({})
     noisier: float = 1.0
+    leaves_out = True  #: whether `cavity` knows each row without itself
     weights: Array | None = None  #: how often each row counts, (M,); None is once
 
     def __init__(self, Phi: Given, y: Given, channel: Channel) -> None:
@@ -114,6 +115,12 @@ class DrawnRows(Generic[MemoryT]):
         new = copy.copy(self)
         new.weights = weights
         return new.with_channel(self.plain)
+
+    def with_design(self, design: Design) -> Self:
+        """The same observations of other rows."""
+        new = copy.copy(self)
+        new.design = design
+        return new
 
     def total(self, belief: Posterior, step: Step[Tilt, Moments, MemoryT]) -> Tilt:
         """All that is known of each coefficient after `step`."""
@@ -211,9 +218,12 @@ def _log_densities(channel: Channel, y: Array, omega: Array, V: Array) -> tuple[
 
 def project(belief: Posterior, design: Design) -> tuple[Array, Array]:
     """Mean and variance of Phi x under the belief, with the correlations that it remembers."""
-    if belief.remembered is None:
-        return design.forecast(belief.mean, belief.var)
-    return row_moments(belief, design)
+    if belief.remembered is not None:
+        return row_moments(belief, design)
+    where, narrow = design.used_columns()
+    if narrow is not design:
+        belief = belief.at(where)
+    return narrow.forecast(belief.mean, belief.var)
 
 
 def forecast(belief: Posterior, Phi: Given, channel: Channel) -> tuple[Array, Array]:

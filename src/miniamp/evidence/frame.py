@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
@@ -40,8 +40,9 @@ class Frame:
         Zero and unit of each feature; the scale is 0 while the feature has not varied.
     started : (N,) array of bool
         Which features have a centre.
-    counted : int
-        Rows that the scales were taken from, where they are followed.
+    counted : int or (N,) array
+        Rows that the scales were taken from, where they are followed; of sparse rows those alone
+        in which the feature is not zero.
 
     Examples
     --------
@@ -60,7 +61,7 @@ class Frame:
     centre: Array
     scale: Array
     started: Array
-    counted: int = 0
+    counted: int | NDArray[np.integer] = 0
 
     @classmethod
     def none(cls, size: int) -> Frame:
@@ -106,21 +107,26 @@ class Frame:
     def following(self, Phi: Given) -> Frame:
         """The frame whose units are the root mean squares of all rows so far, these among them.
 
-        Centres stay where they were first. What was framed before is carried over by `stretch`.
+        Those of sparse rows are of the stored entries alone: with zeros among them, a prior of one
+        width would expect a word that occurs once in a million rows to matter as much in all as one
+        in every second row. Centres stay where they were first. What was framed before is carried
+        over by `stretch`.
         """
-        first = self.seeing(Phi)
-        part: Any = scipy.sparse.csc_array(Phi) if scipy.sparse.issparse(Phi) else Phi
-        if scipy.sparse.issparse(Phi):  # centres of sparse rows may still be those of dense ones
-            filled = np.diff(part.indptr)
-            away = np.square(part.data - np.repeat(first.centre, filled))
-            sums = np.bincount(np.repeat(np.arange(len(filled)), filled), away, len(filled))
-            power = sums + (part.shape[0] - filled) * np.square(first.centre)
+        if scipy.sparse.issparse(Phi):
+            self._check(Phi)
+            rows = scipy.sparse.csr_array(Phi)
+            count = np.bincount(rows.indices[rows.data != 0.0], minlength=len(self.centre))
+            squares = np.square(rows.data, dtype=np.float64)
+            power = np.bincount(rows.indices, squares, len(self.centre))
+            first = replace(self, started=np.logical_or(self.started, count > 0))
+            varied = np.ones(len(count), dtype=bool)
         else:
-            part = checked_matrix(Phi)
-            power = np.sum(np.square(part - first.centre), axis=0)
-        counted = self.counted + part.shape[0]
-        power = power + self.counted * np.square(self.scale)
-        scale = np.where(first.scale > 0.0, np.sqrt(power / counted), 0.0)
+            first, part = self.seeing(Phi), checked_matrix(Phi)
+            power, count = np.sum(np.square(part - first.centre), axis=0), part.shape[0]
+            varied = first.scale > 0.0
+        counted = self.counted + count
+        power += self.counted * np.square(self.scale)
+        scale = np.sqrt(power / np.maximum(counted, 1)) * varied
         return replace(first, scale=np.where(scale > 0.0, scale, first.scale), counted=counted)
 
     def stretch(self, new: Frame, *, intercept: bool = True) -> Array:
@@ -137,15 +143,34 @@ class Frame:
         self._check(Phi)
         unit = np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0.0)
         if scipy.sparse.issparse(Phi):
-            scaled = scipy.sparse.csr_array(Phi).astype(np.float64).multiply(unit[None, :])
-            ones = scipy.sparse.csr_array(np.ones((scaled.shape[0], 1)))
-            return scipy.sparse.csr_array(
-                scipy.sparse.hstack([scaled, ones]) if intercept else scaled
-            )
+            return self._sparse_rows(scipy.sparse.csr_array(Phi), unit, intercept)
         Phi = checked_matrix(Phi)
         framed = np.ones((Phi.shape[0], Phi.shape[1] + intercept))
         framed[:, : Phi.shape[1]] = (Phi - self.centre) * unit
         return framed
+
+    def _sparse_rows(
+        self, Phi: scipy.sparse.csr_array, unit: Array, intercept: bool
+    ) -> scipy.sparse.csr_array:
+        """The stored entries in these units, and a one at the end of each row.
+
+        A feature that has never been seen is in the units that others have: its coefficient is as
+        unknown as theirs were.
+        """
+        seen = self.scale > 0.0
+        if not seen.all():
+            usual = np.sqrt(np.mean(np.square(self.scale[seen]))) if seen.any() else 1.0
+            unit = np.where(seen, unit, 1.0 / usual)
+        entries = Phi.data * unit[Phi.indices].astype(Phi.data.dtype)
+        (M, N), indices, ends = Phi.shape, Phi.indices, Phi.indptr
+        if not intercept:
+            return scipy.sparse.csr_array((entries, indices, ends), shape=(M, N))
+        ends = ends + np.arange(M + 1, dtype=ends.dtype)
+        ones = np.zeros(ends[-1], dtype=bool)
+        ones[ends[1:] - 1] = True
+        data, places = np.ones(len(ones), entries.dtype), np.full(len(ones), N, indices.dtype)
+        data[~ones], places[~ones] = entries, indices
+        return scipy.sparse.csr_array((data, places, ends), shape=(M, N + 1))
 
     def coefficients(self, x: Array) -> tuple[Array, float]:
         """Coefficients (N,) and intercept in the features' own units, of framed ones (N + 1,)."""

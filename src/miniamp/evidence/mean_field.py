@@ -65,6 +65,8 @@ class MeanFieldBatch(DrawnRows[Fit]):
     array([1.5, 0. ])
     """
 
+    leaves_out = False
+
     def __init__(self, Phi: Given, y: Given, channel: Channel, *, learn_noise: bool = True) -> None:
         super().__init__(Phi, y, channel)
         if not isinstance(channel, Gaussian) or channel.shape not in ((), (1,)):

@@ -120,9 +120,7 @@ class RobustBatch(DrawnRows[State]):
         return self.design.held()
 
     def _dual(self, belief: Posterior) -> bool:
-        """Whether the rows are solved on their own side, as they are."""
-        M, N = self.design.shape
-        return belief.memory == 0 and M < N and self.design.filled < SPARSE
+        return belief.memory == 0 and solves_on_rows(self.design)
 
     def start(self, belief: Posterior) -> tuple[Moments, State]:
         check_columns(self.design, belief)
@@ -251,6 +249,12 @@ class RobustBatch(DrawnRows[State]):
         return step._replace(
             memory=state, change=max(1.0, step.change), solved=False, ended=False
         )  # a new start
+
+
+def solves_on_rows(design: Design) -> bool:
+    """Whether rows are solved as they are, by the M x M products of sparse rows."""
+    M, N = design.shape
+    return M < N and design.filled < SPARSE
 
 
 def first_sites(

@@ -96,6 +96,14 @@ class BasePrior(Parametric, ABC):
         """The widths that may be learned: all but those in `fixed`."""
         return tuple(name for name in self.widths if name not in fixed)
 
+    def scale_slope(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        """Derivative of `log_partition` by the logarithm of the scale of x, elementwise.
+
+        The prior of s x under the tilt (A, B) is this one under (s^2 A, s B).
+        """
+        mean, var = self.moments(A, B)
+        return np.asarray(B * mean - A * (np.square(mean) + var))
+
     def typical_power(self, size: int) -> float:
         """The median over `size` coefficients of E x^2, without the intercept."""
         nothing = np.zeros(size)

@@ -71,6 +71,8 @@ class WithIntercept(BasePrior):
             return others
         if intercepts.size == places.size:
             return self.last
+        if others is self.inner and intercepts[-1] == places.size - 1:
+            return self
         part = self.replaced(inner=others)
         part._place = int(intercepts[0])
         return part
@@ -139,6 +141,9 @@ class WithIntercept(BasePrior):
 
     def free_widths(self, fixed: Collection[str] = ()) -> tuple[str, ...]:
         return self.inner.free_widths(fixed)
+
+    def scale_slope(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        return self.inner.scale_slope(*self._split(A, B)[0])
 
     def typical_power(self, size: int) -> float:
         return self.inner.typical_power(size - 1) if size > 1 else float(self.intercept_var)

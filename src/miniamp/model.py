@@ -1,0 +1,133 @@
+"""A belief with the hyper-parameters of its prior and its channel, and first guesses of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.channels.base import Channel
+from miniamp.designs import Design
+from miniamp.evidence import forecast
+from miniamp.evidence.base import DrawnRows
+from miniamp.posterior import Posterior, Prior
+
+#: The power of z that a first batch of labels or counts is taken to have, until left-out rows
+#: correct it.
+LABELLED = 8.0
+#: The variance of an intercept over the mean square of y: wide enough to say nothing.
+WIDE = 100.0
+
+
+@dataclass(frozen=True)
+class Model:
+    """A belief whose prior and channel are learned: what `absorb` takes with `Learn`.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The belief; its prior's hyper-parameters are a first guess.
+    channel : Channel
+        The channel; likewise.
+    batches : int
+        How many batches have taught it; the first sets the scale of everything (`initial`).
+    scale_known, noise_known : float
+        Fisher's information of left-out rows on the logarithm of the scale of z, and on that of the
+        variance of the noise: half the number of rows that were well predicted.
+    spread : float
+        The largest variance of y in a batch.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp import Posterior, absorb, channels, learning, priors
+    >>> rng = np.random.default_rng(1)
+    >>> x = 3.0 * rng.normal(size=100) * (rng.random(100) < 0.3)
+    >>> model = learning.Model(Posterior(priors.GaussBernoulli(), 100), channels.Gaussian())
+    >>> for _ in range(5):
+    ...     Phi = rng.normal(size=(60, 100)) / 10.0
+    ...     y = Phi @ x + 0.1 * rng.normal(size=60)
+    ...     model, info = absorb(model, learning.Learn(Phi, y))
+    >>> 0.2 < float(model.posterior.prior.rho) < 0.4, 0.005 < float(model.channel.var) < 0.02
+    (True, True)
+    """
+
+    posterior: Posterior
+    channel: Channel
+    batches: int = 0
+    scale_known: float = 0.0
+    noise_known: float = 0.0
+    spread: float = 0.0
+
+    @property
+    def mean(self) -> Array:
+        """Posterior mean of every coefficient, (N,)."""
+        return self.posterior.mean
+
+    @property
+    def var(self) -> Array:
+        """Posterior variance of every coefficient, (N,)."""
+        return self.posterior.var
+
+    def forecast(self, Phi: Given) -> tuple[Array, Array]:
+        """Mean and variance of the observations predicted for new rows."""
+        return forecast(self.posterior, Phi, self.channel)
+
+    def degrees_of_freedom(self, V: ArrayOrFloat) -> Array:
+        """Degrees of freedom of the Student t that predicts y where z has the variance V.
+
+        A learned noise Delta is uncertain, its logarithm by 1/sqrt(noise_known). With a variance
+        V + Delta that is uncertain by Delta/sqrt(noise_known), y is a Student t of
+        2 (1 + V/Delta)^2 noise_known degrees of freedom; infinity where the noise was given.
+        """
+        noise = 1.0 / self.channel.fisher()
+        known = self.noise_known if self.noise_known > 0.0 else np.inf
+        return np.asarray(2.0 * np.square(1.0 + V / noise) * known)
+
+    def scaled(self, factor: float) -> Model:
+        """The model that counts what it has seen `factor` times; what it learned stays."""
+        return replace(
+            self,
+            posterior=self.posterior.scaled(factor),
+            scale_known=factor * self.scale_known,
+            noise_known=factor * self.noise_known,
+        )
+
+    def stretched(self, factor: ArrayOrFloat) -> Model:
+        """The model of factor * x in the place of x, when features change their units."""
+        return replace(self, posterior=self.posterior.stretched(factor))
+
+
+def initial(
+    model: Model, rows: DrawnRows[Any], fixed: Collection[str] = ()
+) -> tuple[Prior, Channel]:
+    """Prior and channel on the scale of the first batch.
+
+    Half the variance of y is taken for signal and half for noise. Where y is a label or a count, z
+    is given the power LABELLED, and the channel stays as it is.
+    """
+    prior, on_scale = model.posterior.prior, rows.channel.shift_invariant
+    expected = expected_power(model, rows)
+    ratio = expected / prior_power(prior, model.posterior.size, rows.design)
+    prior = prior.rescaled(float(np.sqrt(ratio)), fixed)
+    tiny = np.finfo(np.float64).tiny
+    prior = prior.with_intercept_var(WIDE * max(float(np.mean(np.square(rows.y))), tiny))
+    return prior, (rows.plain.with_noise(expected) if on_scale else rows.plain)
+
+
+def expected_power(model: Model, rows: DrawnRows[Any]) -> float:
+    """The power that z is expected to have before any row is solved."""
+    if not rows.channel.shift_invariant:
+        return LABELLED
+    # One row, or equal ones, have no variance: their size is all there is to go by.
+    spread = max(float(np.var(rows.y)), model.spread) or float(np.mean(np.square(rows.y)))
+    return max(spread, np.finfo(np.float64).tiny) / 2.0
+
+
+def prior_power(prior: Prior, size: int, design: Design) -> float:
+    """The power that z has under the prior alone."""
+    typical = prior.typical_power(size if prior.shape else 2)
+    return typical * design.shape[1] * design.mean_square or 1.0
