@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from miniamp import MiniAMPClassifier, MiniAMPRegressor, load
-from miniamp.app.log import Entry, Log
+from miniamp.app.log import Log, LogEntry
 from miniamp.app.service import Limits
 from miniamp.cli import main
 from miniamp.errors import CheckpointError, ConflictError
@@ -270,7 +270,7 @@ def test_one_server_per_model(serving, tmp_path):
 
 def test_a_torn_log_is_read_up_to_the_tear(tmp_path):
     log = Log(tmp_path / "log")
-    entries = [Entry(k, f"b{k}", "", *batch(k)) for k in range(1, 4)]
+    entries = [LogEntry(k, f"b{k}", "", *batch(k)) for k in range(1, 4)]
     for entry in entries:
         log.append([entry])
     log.close()
@@ -287,7 +287,7 @@ def test_a_torn_log_is_read_up_to_the_tear(tmp_path):
 
 def test_a_log_damaged_in_the_middle_is_refused(tmp_path):
     log = Log(tmp_path / "log")
-    log.append([Entry(k, f"b{k}", "", *batch(k)) for k in range(1, 4)])
+    log.append([LogEntry(k, f"b{k}", "", *batch(k)) for k in range(1, 4)])
     log.close()
     content = bytearray(log.path.read_bytes())
     content[len(content) // 2] ^= 1

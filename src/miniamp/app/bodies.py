@@ -27,7 +27,7 @@ class TooManyRowsError(InvalidInputError):
     """The body has more rows than are allowed at once."""
 
 
-class Rows(NamedTuple):
+class RequestRows(NamedTuple):
     """The rows of a request."""
 
     X: NDArray[np.float64]
@@ -61,7 +61,7 @@ class Names(NamedTuple):
         return tuple(column.name for column in Schema.from_dict(self.reading["schema"]).columns)
 
 
-def parsed(content: bytes, kind: str, names: Names, most_rows: int) -> Rows:
+def parsed(content: bytes, kind: str, names: Names, most_rows: int) -> RequestRows:
     """The rows of a body of this content type.
 
     Examples
@@ -90,7 +90,7 @@ def parsed(content: bytes, kind: str, names: Names, most_rows: int) -> Rows:
     return _rows(body, names, most_rows)
 
 
-def _rows(body: dict[str, Any], names: Names, most_rows: int) -> Rows:
+def _rows(body: dict[str, Any], names: Names, most_rows: int) -> RequestRows:
     given = body.get("records", body.get("X"))
     if not isinstance(given, list) or not given:
         raise InvalidInputError("X", _kind(given), "a list of rows", "send at least one row")
@@ -109,7 +109,7 @@ def _rows(body: dict[str, Any], names: Names, most_rows: int) -> Rows:
     request = body.get("id")
     if request is not None and (not isinstance(request, str) or not 0 < len(request) <= 200):
         raise InvalidInputError("id", _kind(request), "text of 1 to 200 characters", "shorten it")
-    return Rows(X, None if y is None else _targets(y, len(X)), request, level)
+    return RequestRows(X, None if y is None else _targets(y, len(X)), request, level)
 
 
 def _by_name(given: list[Any], y: Any, names: Names) -> tuple[NDArray[np.float64], Any]:
@@ -196,7 +196,7 @@ def _kind(value: object) -> str:
     return "nothing" if value is None else f"{type(value).__name__} {value!r:.40}"
 
 
-def _arrow(content: bytes, names: Names, most_rows: int) -> Rows:
+def _arrow(content: bytes, names: Names, most_rows: int) -> RequestRows:
     """The rows of an Arrow stream: columns by name, or in order where the model has no names."""
     try:
         import pyarrow as pa  # noqa: PLC0415 (optional)
@@ -220,7 +220,7 @@ def _arrow(content: bytes, names: Names, most_rows: int) -> Rows:
     if not columns or table.num_rows == 0:
         raise InvalidInputError("body", "no rows", "at least one", "send some")
     X = _matrix([_values(columns[name]) for name in wanted]).T
-    return Rows(np.ascontiguousarray(X), None if y is None else _targets(_values(y), len(X)))
+    return RequestRows(np.ascontiguousarray(X), None if y is None else _targets(_values(y), len(X)))
 
 
 def _values(column: Any) -> list[Any]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from miniamp.app.log import Entry, Log
+from miniamp.app.log import Log, LogEntry
 from miniamp.errors import InvalidInputError, MiniampError
 from miniamp.estimators import load
 from miniamp.streams.checkpoint import lock
@@ -186,7 +186,7 @@ class Learner:
     def _learn(self, batches: list[_Waiting]) -> None:
         """Learn some batches, write them to the log at once, then answer."""
         model = self.model
-        accepted: dict[str, tuple[_Waiting, Entry]] = {}
+        accepted: dict[str, tuple[_Waiting, LogEntry]] = {}
         repeated: list[_Waiting] = []
         for each in batches:
             before = self._digest(each.request, accepted)
@@ -202,7 +202,7 @@ class Learner:
                     each.answer.set_exception(error)
                     continue
                 number = self.batches + len(accepted) + 1
-                entry = Entry(number, each.request, each.digest, each.X, each.y)
+                entry = LogEntry(number, each.request, each.digest, each.X, each.y)
                 accepted[each.request] = each, entry
         try:
             self._log.append([entry for _, entry in accepted.values()])
@@ -219,7 +219,7 @@ class Learner:
         for each in repeated:
             each.answer.set_result(self._answer(each.request, repeated=True))
 
-    def _digest(self, request: str, accepted: dict[str, tuple[_Waiting, Entry]]) -> str | None:
+    def _digest(self, request: str, accepted: dict[str, tuple[_Waiting, LogEntry]]) -> str | None:
         """The digest of the batch that this request brought before, if it did."""
         if request in accepted:
             return accepted[request][1].digest
@@ -238,7 +238,7 @@ class Learner:
             new.feature_names_in_ = np.array(self.stream["names"], dtype=object)
         return new
 
-    def _record(self, entry: Entry) -> None:
+    def _record(self, entry: LogEntry) -> None:
         self.batches = entry.number
         seen = self._seen + len(entry.y)
         self._requests[entry.request] = [entry.digest, entry.number, len(entry.y), seen]

@@ -19,7 +19,7 @@ _HEAD = struct.Struct("<4sQ")
 _MARK = b"AMPL"
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """One accepted batch.
 
     Attributes
@@ -57,7 +57,7 @@ class Log:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     log = Log(Path(folder) / "m.amp.log")
-    ...     log.append([Entry(1, "a", "", np.ones((2, 1)), np.ones(2))])
+    ...     log.append([LogEntry(1, "a", "", np.ones((2, 1)), np.ones(2))])
     ...     print([entry.request for entry in log.entries()])
     ...     log.close()
     ['a']
@@ -71,7 +71,7 @@ class Log:
             sync_folder(path.parent)
         self._drop_unfinished()
 
-    def append(self, entries: list[Entry]) -> None:
+    def append(self, entries: list[LogEntry]) -> None:
         """Write entries and force them to the disk, all at once."""
         content = b"".join(_packed(entry) for entry in entries)
         start = self._file.seek(0, os.SEEK_END)
@@ -84,11 +84,11 @@ class Log:
             self._file.truncate(start)
             raise
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[LogEntry]:
         """All entries, in order."""
         for content in self._contents():
             try:
-                yield Entry(**cast(dict[str, Any], unpacked(content)))
+                yield LogEntry(**cast(dict[str, Any], unpacked(content)))
             except DamagedError as error:
                 raise CheckpointError(
                     str(self.path),
@@ -136,7 +136,7 @@ class Log:
             self._file.truncate(end)
 
 
-def _packed(entry: Entry) -> bytes:
+def _packed(entry: LogEntry) -> bytes:
     content = packed(entry._asdict())
     return _HEAD.pack(_MARK, len(content)) + content
 

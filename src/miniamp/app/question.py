@@ -23,7 +23,7 @@ DESIGNS = {
     "condition-10": "condition number 10",
     "condition-100": "condition number 100",
 }
-#: Ends of the sliders. Errors are shown down to a tenth of the noise, so 1e-8 is small enough.
+#: Ends of the sliders. ErrorCurve are shown down to a tenth of the noise, so 1e-8 is small enough.
 RHO = (0.02, 1.0)
 NOISE = (-8.0, 1.0)
 BATCH = (0.02, 2.0)
@@ -243,7 +243,7 @@ def _call(model: priors.ScalarPrior | channels.Channel) -> str:
     return f"{type(model).__name__}({', '.join(parts)})".replace("link=exp", "link='exp'")
 
 
-class Errors(NamedTuple):
+class ErrorCurve(NamedTuple):
     """Curves of errors against rows over coefficients."""
 
     alpha: Array
@@ -251,13 +251,13 @@ class Errors(NamedTuple):
     lam: Array
 
 
-def streamed(question: Question, best: bool = False) -> Errors:
+def streamed(question: Question, best: bool = False) -> ErrorCurve:
     """The error of Mini-AMP, or the least possible one, after each batch."""
     return _streamed(question.stream, best)
 
 
 @lru_cache(KEPT)
-def _streamed(question: Question, best: bool) -> Errors:
+def _streamed(question: Question, best: bool) -> ErrorCurve:
     prior, channel = question.model
     kind = theory.OptimalBatch if best else theory.ConvergedBatch
     law, steps = theory.Law(prior), []
@@ -265,7 +265,7 @@ def _streamed(question: Question, best: bool) -> Errors:
         law, _ = absorb(law, kind(size, channel, **question.spectrum(size)))
         steps.append((law.mse, law.lam))
     mse, lam = np.array(steps).T
-    return Errors(np.cumsum(question.batches), mse, lam)
+    return ErrorCurve(np.cumsum(question.batches), mse, lam)
 
 
 def at_once(question: Question, points: int) -> theory.Curve:
@@ -297,7 +297,7 @@ def _end(question: Question) -> float:
     return float(np.sum(question.batches))
 
 
-class Landscape(NamedTuple):
+class BatchLandscape(NamedTuple):
     """The mutual information of one batch, its minima, and where the algorithm is."""
 
     mse: Array
@@ -307,7 +307,7 @@ class Landscape(NamedTuple):
 
 
 @lru_cache(KEPT)
-def landscape(question: Question) -> Landscape:
+def landscape(question: Question) -> BatchLandscape:
     """The landscape of the batch that is looked at."""
     prior, channel = question.model
     curve = streamed(question)
@@ -319,7 +319,7 @@ def landscape(question: Question) -> Landscape:
     low = min([power * 1e-3, *(point.mse / 10.0 for point in points if point.mse > 0.0)])
     mse = np.geomspace(max(low, 1e-14), power, 160)
     information = theory.mutual_information(prior, channel, mse, size, lam, **more)
-    return Landscape(mse, information, points, float(curve.mse[k]))
+    return BatchLandscape(mse, information, points, float(curve.mse[k]))
 
 
 @lru_cache(64)

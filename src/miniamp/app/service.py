@@ -25,7 +25,15 @@ from starlette.exceptions import HTTPException
 import miniamp
 from miniamp import checks
 from miniamp.app import described
-from miniamp.app.bodies import ARROW, JSON, FormatError, Names, Rows, TooManyRowsError, parsed
+from miniamp.app.bodies import (
+    ARROW,
+    JSON,
+    FormatError,
+    Names,
+    RequestRows,
+    TooManyRowsError,
+    parsed,
+)
 from miniamp.app.learner import BusyError, Learner, ReusedError
 from miniamp.errors import ConflictError, InvalidInputError, MiniampError
 
@@ -102,7 +110,7 @@ def service(
     for error in (MiniampError, NotFittedError, ValueError, HTTPException):
         app.add_exception_handler(error, _refusal)
 
-    async def rows_of(request: Request) -> Rows:
+    async def rows_of(request: Request) -> RequestRows:
         kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
         if kind not in (JSON, ARROW):
             raise HTTPException(415, f"content type: expected {JSON} or {ARROW}")
@@ -201,7 +209,7 @@ def names_of(learner: Learner) -> Names:
     return Names(tuple(map(str, features)), target, learner.stream.get("reading"))
 
 
-def predictions(model: Any, rows: Rows) -> dict[str, Any]:
+def predictions(model: Any, rows: RequestRows) -> dict[str, Any]:
     """What a model says about rows, as plain values."""
     X = rows.X
     if hasattr(model, "feature_names_in_"):

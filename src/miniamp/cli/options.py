@@ -16,6 +16,7 @@ from miniamp.channels.base import Channel
 from miniamp.errors import InvalidInputError
 from miniamp.parametric import Parametric
 from miniamp.priors import ScalarPrior
+from miniamp.streams.formats import formats
 
 P = TypeVar("P", bound=Parametric)
 MODEL, ROWS, FILES = "The model", "The rows", "Files and output"
@@ -23,7 +24,7 @@ MODEL, ROWS, FILES = "The model", "The rows", "Files and output"
 TaskName = StrEnum("TaskName", "auto regression classification")
 MissingRule = StrEnum("MissingRule", "error mean drop")
 UnknownRule = StrEnum("UnknownRule", "error ignore")
-FormatName = StrEnum("FormatName", "csv parquet arrow npy npz libsvm jsonl")
+FormatName = StrEnum("FormatName", sorted(formats()))
 SolverName = StrEnum("SolverName", "auto amp robust")
 DecimalSign = StrEnum("DecimalSign", "point comma")
 ConflictRule = StrEnum("ConflictRule", "adapt skip raise")
