@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+import miniamp
+
 #: Names of this machine itself.
 LOCAL = ["127.0.0.1", "localhost", "::1", "[::1]"]
 
@@ -56,13 +58,12 @@ def serve(
 
     Example: miniamp serve houses.amp --port 8642
     """
-    from miniamp import estimators  # noqa: PLC0415 (optional: needs scikit-learn)
     from miniamp.app.learner import Learner  # noqa: PLC0415 (optional: the extra app)
     from miniamp.app.service import Limits, run, service  # noqa: PLC0415 (optional: the extra app)
 
     kinds = {
-        "regression": estimators.MiniAMPRegressor,
-        "classification": estimators.MiniAMPClassifier,
+        "regression": miniamp.MiniAMPRegressor,
+        "classification": miniamp.MiniAMPClassifier,
     }
     if new is not None and new not in kinds:
         raise typer.BadParameter(f"--new: got {new!r}, expected {' or '.join(kinds)}")

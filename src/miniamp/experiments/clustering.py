@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+import miniamp
 from miniamp import channels, priors
 from miniamp.absorb import Stop, absorb
 from miniamp.arrays import Array
@@ -192,9 +193,9 @@ def accuracy(y: NDArray[np.generic], labels: NDArray[np.int64]) -> float:
 
 def _model(method: str, seed: int, features: int) -> _Clusterer:
     if method == MINI_AMP:
-        from miniamp.estimators import MiniAMPClusterer  # noqa: PLC0415 (optional: needs scikit-learn)
-
-        return MiniAMPClusterer(CLUSTERS, prior="nonnegative", prior_var=0.1, random_state=seed)
+        return miniamp.MiniAMPClusterer(
+            CLUSTERS, prior="nonnegative", prior_var=0.1, random_state=seed
+        )
     from sklearn.cluster import MiniBatchKMeans
 
     if method == KMEANS_PP:
