@@ -139,13 +139,27 @@ def test_one_batch_is_enough(tmp_path):
     assert {"Coefficients", "Table of coefficients", "Data"} <= {*headings}
 
 
-def test_errors_are_told_for_all_rows_and_for_the_last_batch(regressor, tmp_path):
+def test_errors_are_told_for_all_rows_and_for_the_latest(regressor, tmp_path):
     text = write_report(regressor, tmp_path / "r.html").read_text(encoding="utf-8")
     scored = [e for e in regressor.history_ if "error" in e]
     every = np.sqrt(np.average([e["error"] for e in scored], weights=[e["rows"] for e in scored]))
     assert f"<b>{every:.4g}</b><span>root mean squared error, all unseen rows</span>" in text
     last = np.sqrt(scored[-1]["error"])
-    assert f"<b>{last:.4g}</b><span>root mean squared error, last batch</span>" in text
+    assert f"<b>{last:.4g}</b><span>root mean squared error, latest 50 rows</span>" in text
+
+
+def test_a_short_last_batch_is_no_measure_of_the_error(tmp_path):
+    """Batches of 40, 40, 40 and 2 rows: the latest error is that of 42."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(122, 2))
+    model = MiniAMPRegressor()
+    for k in range(0, 122, 40):
+        model.partial_fit(X[k : k + 40], X[k : k + 40, 0] + rng.normal(size=len(X[k : k + 40])))
+    facts = Facts.of(model)
+    text = write_report(model, tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "root mean squared error, latest 42 rows" in text
+    assert len(facts.everything) == 4
+    assert [len(series.x) for series in charts(facts)[0].series] == [2, 2]
 
 
 def test_tables_sort_by_the_numbers_not_by_their_text(regressor, tmp_path):

@@ -79,7 +79,7 @@ def _clusters(estimator: Any, names: Sequence[str], top: int) -> dict[str, objec
         "weights": estimator.cluster_weights_.tolist(),
         "centres": centres.tolist(),
         "centres_std": std.tolist(),
-        "clearest": miniamp.estimators.summary.separating(centres, std)[:top],
+        "clearest": miniamp.estimators.describe.separating(centres, std)[:top],
     }
 
 
@@ -97,7 +97,7 @@ def _strongest(found: Summary, top: int) -> list[dict[str, object]]:
 
 
 def errors_line(history: Sequence[Entry], classes: bool) -> str:
-    """The prediction error, over all rows and for the last batch, beside the expected one.
+    """The prediction error, over all rows and over the latest, beside the expected one.
 
     The model's own prediction is always there; that of state evolution for independent features
     only.
@@ -105,21 +105,21 @@ def errors_line(history: Sequence[Entry], classes: bool) -> str:
     Examples
     --------
     >>> errors_line([{"rows": 5}, {"rows": 5, "error": 0.04, "expected_error": 0.09}], False)
-    'error so far 0.2, last batch 0.2 (predicted 0.3)'
+    'error so far 0.2, latest 5 rows 0.2 (predicted 0.3)'
     """
-    scored = [entry for entry in history if entry.get("error") is not None]
-    if not scored:
+    recent: Sequence[Entry] = miniamp.estimators.describe.latest(history)
+    if not recent:
         return "no predictions yet"
-    last = scored[-1]
+    rows = sum(entry["rows"] for entry in recent)
+    predicted = _predicted(_mean(recent, "expected_error"), _mean(recent, "theory_error"), classes)
     return (
-        f"error so far {shown_error(_mean(scored, 'error'), classes)}, "
-        f"last batch {shown_error(last['error'], classes)} "
-        f"(predicted {_predicted(last['expected_error'], last.get('theory_error'), classes)})"
+        f"error so far {shown_error(_mean(history, 'error'), classes)}, latest {rows:,} rows "
+        f"{shown_error(_mean(recent, 'error'), classes)} (predicted {predicted})"
     )
 
 
 def _mean(history: Sequence[Entry], name: str) -> float | None:
-    return miniamp.estimators.summary.mean_over_rows(history, name)
+    return miniamp.estimators.describe.mean_over_rows(history, name)
 
 
 def shown(text: object) -> str:

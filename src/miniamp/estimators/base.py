@@ -25,6 +25,7 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs.distributed import Distributed
 from miniamp.errors import ConflictError, InvalidTypeError
+from miniamp.estimators.describe import of_coefficients, to_arviz
 from miniamp.estimators.health import (
     HealthReport,
     HealthWarning,
@@ -54,7 +55,7 @@ from miniamp.estimators.saving import SaveMixin, State, all_or_nothing, labels_o
 from miniamp.estimators.scoring import RowPrediction, Scorer
 from miniamp.estimators.settings import ModelSettings, cut, takes_amp
 from miniamp.estimators.state import FitState
-from miniamp.estimators.summary import Summary, SummaryMixin, of_coefficients, to_arviz
+from miniamp.estimators.summary import Summary, SummaryMixin
 from miniamp.estimators.uncertainty import JointUncertainty
 from miniamp.posterior import Posterior
 from miniamp.priors import ScalarPrior

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.estimators.clusters import Clusters, ClusterSettings
+from miniamp.estimators.describe import of_clusters
 from miniamp.estimators.history import ClusterEntry
 from miniamp.estimators.rows import (
     ACCEPTED,
@@ -33,7 +34,7 @@ from miniamp.estimators.rows import (
     require_measurable,
 )
 from miniamp.estimators.saving import SaveMixin, State, all_or_nothing, labels_of, labels_state
-from miniamp.estimators.summary import Summary, SummaryMixin, of_clusters
+from miniamp.estimators.summary import Summary, SummaryMixin
 from miniamp.evidence import Factors
 
 

@@ -11,6 +11,7 @@ from miniamp.estimators.tally import VALUE_BINS, WIDEST_VALUE
 from miniamp.report.chart import Axis, Cells, Chart, Series, nothing, on_page
 from miniamp.report.draw import matplotlib
 from miniamp.report.facts import Facts
+from miniamp.report.stream import FEW
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,9 +41,11 @@ def plot_balance(estimator: object, ax: Axes | None = None) -> Axes:
 @on_page(50)
 def balance(facts: Facts) -> Chart:
     """Observed against predicted error."""
-    V, E = facts.column("expected_error"), facts.column("error")
-    used = np.isfinite(V) & np.isfinite(E)
-    if facts.task == "clustering" or not used.any():
+    if facts.task == "clustering":
+        raise _no_predictions("predictions", "a regressor or classifier")
+    V, E, rows = (facts.column(name) for name in ("expected_error", "error", "rows"))
+    used = np.isfinite(V) & np.isfinite(E) & (rows >= FEW * np.nanmedian(rows))
+    if not used.any():
         raise _no_predictions("predictions", "a regressor or classifier")
     V, E = V[used], E[used]
     points = Series(

@@ -15,7 +15,8 @@ import numpy as np
 import miniamp
 from miniamp import checks
 from miniamp.arrays import Given
-from miniamp.estimators.summary import TITLES, mean_over_rows
+from miniamp.estimators.describe import latest, mean_over_rows
+from miniamp.estimators.summary import TITLES
 from miniamp.report.chart import PAGE, Chart, NothingToDrawError
 from miniamp.report.choices import choices
 from miniamp.report.coefficients import overlapping
@@ -222,20 +223,23 @@ def _tiles(facts: Facts) -> str:
 
 
 def _errors(facts: Facts) -> list[tuple[str, str]]:
-    """Errors on unseen rows: over all rows, in the last batch, and as predicted."""
+    """Errors on unseen rows: over all rows, over the latest, and as predicted."""
     every = mean_over_rows(facts.everything, "error")
     if every is None:
         return []
-    error, expected = (facts.column(name)[-1] for name in ("error", "expected_error"))
+    recent = latest(facts.everything)
+    error, expected = (mean_over_rows(recent, name) for name in ("error", "expected_error"))
+    rows = sum(int(str(entry["rows"])) for entry in recent)
     numbers = facts.task == "regression"
     name = "root mean squared error" if numbers else "share of errors"
 
-    def shown(value: float) -> str:
+    def shown(value: float | None) -> str:
+        value = np.nan if value is None else value
         return f"{np.sqrt(value):.4g}" if numbers else f"{value:.1%}"
 
     tiles = [
         (f"{name}, all unseen rows", shown(every)),
-        (f"{name}, last batch", shown(error)),
+        (f"{name}, latest {rows:,} rows", shown(error)),
         ("the same as predicted by the model", shown(expected)),
     ]
     inside = mean_over_rows(facts.everything, "coverage")
@@ -345,10 +349,7 @@ def _data(facts: Facts) -> str:
     if isinstance(missing, np.ndarray):
         columns["missing"] = [int(count) for count in missing]
     rows = list(zip(*columns.values(), strict=True))[:MOST_COEFFICIENTS]
-    words = (
-        "Ranges over all rows; centre and scale are the zero and the unit of a feature in the "
-        "model. A category is one feature per value, 0 or 1."
-    )
+    words = "Ranges over all rows; centre and scale are a feature's zero and unit in the model."
     table = _table(list(columns), rows, sortable=True)
     return _section("Data", words, table, "table numbers high")
 

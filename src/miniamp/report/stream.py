@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: There is nothing to show over time.
 SINGLE = nothing("a single batch", "at least two", "fit with a smaller {batch_size}")
+#: Batches with less than this share of the usual rows are left out of a curve of errors.
+FEW = 0.25
 #: How far from 1 the ratios of sound batches lie, of many rows and of few: standard deviations.
 SOUND, SIGMAS = 0.25, 3.0
 #: A ratio outside these is drawn at the edge: with few iterations the first batches of a
@@ -68,13 +70,18 @@ def error(facts: Facts) -> Chart:
         drawn = [Series("around the centres", facts.rows, facts.column("noise"))]
         x, y, title = "samples seen", "noise variance", "Noise by batch"
     else:
-        before = facts.rows - facts.column("rows")
+        rows = facts.column("rows")
+        # A batch of a few rows, as the last one of a file may be, would only show chance.
+        sound = rows >= FEW * np.nanmedian(rows)
+        before = facts.rows - rows
         named = (
             ("observed", "error"),
             ("predicted by the model", "expected_error"),
             ("predicted by theory", "theory_error"),
         )
-        drawn = [Series(name, before, facts.column(c)) for name, c in named if facts.has(c)]
+        drawn = [
+            Series(name, before[sound], facts.column(c)[sound]) for name, c in named if facts.has(c)
+        ]
         x, y, title = "rows seen before the batch", facts.error_name, "Prediction error by batch"
     if facts.forecast is not None:
         drawn.append(Series("forecast", *_pair(facts.forecast)))

@@ -1,0 +1,275 @@
+"""What goes into the summary of an estimator: coefficients, centres, errors; draws for ArviZ."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from miniamp import checks
+from miniamp.arrays import Array
+from miniamp.errors import InvalidInputError, MissingExtraError
+from miniamp.estimators.history import Entry
+from miniamp.estimators.summary import Summary
+
+if TYPE_CHECKING:
+    from arviz import InferenceData
+
+    from miniamp.estimators.state import FitState
+
+#: Columns of the table of coefficients.
+COLUMNS = ("name", "mean", "std", "lower", "upper", "p_positive", "inclusion", "effect")
+
+
+def to_arviz(estimator: _Sampled, draws: int, random_state: int | None) -> InferenceData:
+    """Draws from the posterior of a regressor or classifier, as ArviZ takes them."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about its own future
+            arviz = importlib.import_module("arviz")
+    except ImportError as error:
+        raise MissingExtraError(
+            "to_arviz", "", "arviz to be installed", 'pip install "miniamp[arviz]"'
+        ) from error
+    state, draws = estimator._learned, checks.count("draws", draws)
+    joint = True
+    try:
+        coef, intercept = estimator.sample_coefficients(draws, random_state)
+    except InvalidInputError:  # covariances are not known: each from its own marginal
+        rng, found, joint = np.random.default_rng(random_state), state.coefficients, False
+        coef = found.mean + found.std * rng.standard_normal((draws, *found.mean.shape))
+        std = np.array([_intercept_std(state, k) for k in range(state.targets)])
+        intercept = found.intercept + std * rng.standard_normal((draws, state.targets))
+        if state.targets == 1:
+            coef, intercept = coef[:, 0], intercept[:, 0]
+    several = state.targets > 1
+    names = feature_names(estimator, state.features)
+    classes = [str(name) for name in getattr(estimator, "classes_", ())]
+    made: InferenceData = arviz.from_dict(
+        posterior={"coef": coef[None], "intercept": intercept[None]},
+        coords={"feature": names, **({"class": classes} if several else {})},
+        dims={
+            "coef": ["class", "feature"] if several else ["feature"],
+            "intercept": ["class"] if several else [],
+        },
+        posterior_attrs={"joint": int(joint), "inference_library": "miniamp"},
+    )
+    return made
+
+
+def of_coefficients(
+    estimator: _Predictor, level: float, names: Sequence[str] | None = None
+) -> Summary:
+    """The summary of a regressor or classifier."""
+    state = estimator._learned
+    found, N = state.coefficients, state.features
+    classes = getattr(estimator, "classes_", None)
+    names = list(feature_names(estimator, N) if names is None else names)
+    several = state.targets > 1
+    intercepts = state.settings.intercept
+    columns: dict[str, list[Any]] = {"class": []} if several else {}
+    spike = bool(np.any(found.inclusion < 1.0))
+    columns |= {name: [] for name in COLUMNS if spike or name != "inclusion"}
+    strength = []
+    constant = state.units.scale == 0.0
+    unit = np.where(constant, np.nan, state.units.scale) / (
+        state.y_scale if classes is None else 1.0
+    )
+    for k in range(state.targets):
+        mean = np.append(found.intercept[k], found.mean[k])
+        std = np.append(_intercept_std(state, k), found.std[k])
+        inclusion = np.append(1.0, found.inclusion[k])
+        std[1:][constant] = np.nan  # a feature that never varied has told nothing
+        lower, upper = (_quantile(mean, std, inclusion, 0.5 + s * level / 2.0) for s in (-1, 1))
+        values = {
+            "name": ["intercept", *names],
+            "mean": mean.tolist(),
+            "std": std.tolist(),
+            "lower": lower.tolist(),
+            "upper": upper.tolist(),
+            "p_positive": _p_positive(mean, std, inclusion).tolist(),
+            "inclusion": inclusion.tolist(),
+            "effect": [np.nan, *(found.mean[k] * unit).tolist()],
+        }
+        first = 0 if intercepts else 1
+        if several:
+            assert classes is not None
+            columns["class"] += [str(classes[k])] * (N + 1 - first)
+        for name in columns:
+            if name != "class":
+                columns[name] += values[name][first:]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            strong = np.nan_to_num(np.abs(mean) / std, posinf=np.finfo(float).max)
+        strong[0] = np.inf
+        strength.append(strong[first:])
+    note = "effect: per standard deviation of the feature" + (
+        ", in standard deviations of the target" if classes is None else ", on the link's scale"
+    )
+    if constant.any():
+        some = ", ".join(np.array(names)[constant][:5])
+        more = ", ..." if constant.sum() > 5 else ""
+        note += f"\nnothing is known about features that never varied: {some}{more}"
+    title = type(estimator).__name__
+    if classes is not None and not several:
+        title += f": {classes[1]} against {classes[0]}"
+    return Summary(title, _facts(estimator, state), columns, note, level, np.concatenate(strength))
+
+
+def of_clusters(estimator: _Clusterer, level: float, names: Sequence[str] | None = None) -> Summary:
+    """The summary of a clustering: one row per cluster, the features that separate best first."""
+    centres, std = estimator.cluster_centers_, estimator.cluster_std_
+    names = list(feature_names(estimator, centres.shape[1]) if names is None else names)
+    share = np.asarray(estimator.cluster_weights_)
+    noise = np.sqrt(np.asarray(estimator.noise_))
+    much = f"{noise:.4g}" if noise.ndim == 0 else f"{noise.min():.3g} to {noise.max():.3g}"
+    columns: dict[str, list[Any]] = {"cluster": list(range(len(centres))), "share": share.tolist()}
+    order = separating(centres, std)
+    columns |= {names[j]: centres[:, j].tolist() for j in order}
+    spread = {names[j]: std[:, j].tolist() for j in order}
+    facts = {
+        "rows": f"{estimator.n_samples_seen_:,}",
+        "batches": f"{len(estimator.history_):,}",
+        "features": f"{len(names):,}",
+        "noise (std)": much,
+    }
+    note = "centres; features that separate the clusters best come first"
+    title = f"{type(estimator).__name__}: {len(centres)} clusters"
+    return Summary(title, facts, columns, note, level, share, spread)
+
+
+def separating(centres: Array, std: Array) -> list[int]:
+    """All features, those that separate clusters best first.
+
+    By how far a centre is from the mean of all, in standard deviations of its own uncertainty.
+    """
+    away = np.abs(centres - centres.mean(axis=0)) / np.maximum(std, np.finfo(float).tiny)
+    return [int(j) for j in np.argsort(-away.max(axis=0), kind="stable")]
+
+
+def feature_names(estimator: object, size: int) -> list[str]:
+    """The names of the features, x0, x1, ... where they have none."""
+    known = getattr(estimator, "feature_names_in_", None)
+    return [f"x{i}" for i in range(size)] if known is None else [str(name) for name in known]
+
+
+def mean_over_rows(history: Sequence[Mapping[str, object]], name: str) -> float | None:
+    """The mean over all rows that were predicted before they were learned."""
+    known = [(entry["rows"], entry[name]) for entry in history if entry.get(name) is not None]
+    rows, values = np.array(known, dtype=float).reshape(-1, 2).T
+    return float(rows @ values / rows.sum()) if rows.any() else None
+
+
+def latest(history: Sequence[Mapping[str, object]]) -> Sequence[Mapping[str, object]]:
+    """The latest predicted batches, as many as it takes to have the rows of a usual one.
+
+    The last batch of a file is often short: two rows tell nothing about the error.
+    """
+    scored = [entry for entry in history if entry.get("error") is not None]
+    rows = np.array([entry["rows"] for entry in scored], dtype=float)
+    enough = np.cumsum(rows[::-1]) >= np.median(rows) if len(rows) else np.zeros(0)
+    return scored[len(scored) - 1 - int(np.argmax(enough)) :] if len(rows) else []
+
+
+def _facts(estimator: _Predictor, state: FitState) -> dict[str, str]:
+    history = state.history
+    last = history[-1]
+    error = mean_over_rows(history, "error")
+    facts = {
+        "rows": f"{state.rows_seen:,}",
+        "batches": f"{len(history):,}",
+        "features": f"{state.features:,}",
+        "solver": last["solver"],
+    }
+    if last.get("noise_var") is not None and not hasattr(estimator, "classes_"):
+        facts["noise (std)"] = f"{np.sqrt(last['noise_var']):.4g}"
+    if error is None:
+        facts["errors on unseen rows"] = "unknown: a single batch"
+    elif hasattr(estimator, "classes_"):
+        score, auc = mean_over_rows(history, "score"), state.tally.auc
+        facts["log loss, unseen rows"] = f"{-(score or np.nan):.4g}"
+        facts["AUC, unseen rows"] = "unknown" if auc is None else f"{auc:.4f}"
+        facts["errors, unseen rows"] = f"{error:.2%}"
+    else:
+        r2 = state.tally.r2
+        facts["R2, unseen rows"] = "unknown" if r2 is None else f"{r2:.4f}"
+        facts["RMSE, unseen rows"] = f"{np.sqrt(error):.4g}"
+        inside = mean_over_rows(history, "coverage")
+        if inside is not None:
+            facts["in 90 % intervals"] = f"{inside:.1%}"
+    facts["prior"] = _prior_text(estimator.prior, last)
+    return facts
+
+
+def _prior_text(prior: object, last: Entry) -> str:
+    numbers = [
+        f"{name.removeprefix('prior_')}={value:.3g}"
+        for name, value in last.items()
+        if name.startswith("prior_") and isinstance(value, float) and value != 0.0
+    ]
+    name = prior if isinstance(prior, str) else type(prior).__name__
+    return f"{name}({', '.join(numbers)})"
+
+
+def _intercept_std(state: FitState, k: int) -> float:
+    """Standard deviation of an intercept, coefficients taken as independent of each other."""
+    model, N = state.models[k], state.features
+    at_centre = state.y_scale**2 * float(np.sum(model.var[N:]))
+    shift = np.square(state.coefficients.std[k] * state.units.centre)
+    return float(np.sqrt(at_centre + shift.sum()))
+
+
+def _slab(mean: Array, std: Array, inclusion: Array) -> tuple[Array, Array]:
+    """Mean and deviation of coefficients given that they are not zero."""
+    p = np.maximum(inclusion, np.finfo(float).tiny)
+    centre = mean / p
+    var = (np.square(std) + np.square(mean)) / p - np.square(centre)
+    return centre, np.sqrt(np.maximum(var, 0.0))
+
+
+def _p_positive(mean: Array, std: Array, inclusion: Array) -> Array:
+    """P(coefficient > 0): exact for a Gaussian with or without a spike at zero."""
+    centre, width = _slab(mean, std, inclusion)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        above = np.where(width == 0.0, (centre > 0.0) * 1.0, ndtr(centre / width))
+    return np.asarray(inclusion * above)
+
+
+def _quantile(mean: Array, std: Array, inclusion: Array, q: float) -> Array:
+    """Quantile of a spike at zero beside a Gaussian of these moments."""
+    centre, width = _slab(mean, std, inclusion)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        below = inclusion * np.where(width == 0.0, (centre < 0.0) * 1.0, ndtr(-centre / width))
+        left = centre + width * ndtri(np.clip(q / inclusion, 0.0, 1.0))
+        right = centre + width * ndtri(np.clip((q - 1.0 + inclusion) / inclusion, 0.0, 1.0))
+    found = np.where(q < below, left, np.where(q > below + 1.0 - inclusion, right, 0.0))
+    return np.asarray(np.where(np.isnan(std), np.nan, found))
+
+
+class _Predictor(Protocol):
+    prior: object
+
+    @property
+    def _learned(self) -> FitState: ...
+
+
+class _Sampled(_Predictor, Protocol):
+    def sample_coefficients(self, size: int, random_state: int | None) -> tuple[Array, Array]: ...
+
+
+class _Clusterer(Protocol):
+    @property
+    def cluster_centers_(self) -> Array: ...
+    @property
+    def cluster_std_(self) -> Array: ...
+    @property
+    def cluster_weights_(self) -> Array: ...
+    @property
+    def noise_(self) -> Array | float: ...
+    @property
+    def n_samples_seen_(self) -> int: ...
+    @property
+    def history_(self) -> Sequence[Mapping[str, Any]]: ...
