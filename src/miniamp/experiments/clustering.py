@@ -23,6 +23,7 @@ from miniamp.experiments.streaming import MINI_AMP, THEORY, seeded
 from miniamp.experiments.tables import Row
 from miniamp.posterior import Posterior
 from miniamp.theory import lowrank
+from miniamp.tilt import Tilt
 
 # The synthetic mixture.
 R, NOISE = 5, 0.1
@@ -37,6 +38,9 @@ SEEDED = f"{THEORY}, seeded"
 
 #: How far a batch below the threshold is iterated decides how fast it leaves the symmetric point.
 STOP = Stop(max_iter=200, tol=1e-7)
+
+#: Batches in which a small overlap is watched, each iterated until only that overlap is left.
+GROWING, EXACT = 5, Stop(max_iter=300, tol=1e-13)
 
 # Digits and newsgroups.
 CLUSTERS, BATCH = 3, 0.05
@@ -94,6 +98,35 @@ def simulated(alpha_b: float, seed: int, size: int) -> list[Row]:
                 "iterations": info.iterations,
             }
         )
+    return rows
+
+
+def grown(alpha_b: float, seed: int, size: int) -> list[Row]:
+    """How a small overlap with the true labels grows per batch below the threshold (errata L14).
+
+    It is put into the linear part of the belief after the first batch, and measured there.
+    """
+    rng = seeded(alpha_b, seed, 5)
+    U = rng.normal(size=(size, R))
+    telling = U - U.mean(axis=1, keepdims=True)  # what tells the labels apart
+    columns, channel = round(alpha_b * size), channels.Gaussian(var=NOISE)
+    belief: Posterior = Posterior(priors.GaussianRows(R), size)
+    rows: list[Row] = []
+    overlap = 0.0
+    for k in range(GROWING + 1):
+        labels = rng.integers(R, size=columns)
+        Y = U[:, labels] / np.sqrt(size) + np.sqrt(NOISE) * rng.normal(size=(size, columns))
+        belief, _ = absorb(belief, FactorBatch(Y, channel, priors.OneHot(R), rng=rng), EXACT)
+        if k == 0:
+            belief = belief.tilted(Tilt(np.zeros((R, R)), SEED * U))
+        before, overlap = (
+            overlap,
+            float(np.vdot(belief.tilt.B, telling) / np.vdot(telling, telling)),
+        )
+        if k:
+            rows.append(
+                {"alpha_b": alpha_b, "seed": seed, "batch": k + 1, "growth": overlap / before}
+            )
     return rows
 
 

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from miniamp import priors
 from miniamp.experiments import clustering, look
 from miniamp.experiments.figure import Figure, Scale, Tables, Task
 from miniamp.experiments.streaming import MINI_AMP, THEORY
 from miniamp.experiments.tables import Claim, Table, medians
+from miniamp.theory import lowrank
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,8 +32,9 @@ BESIDE, FEWER = "newsgroups-stop", 20
 #: threshold: 1 % is what N = 1000 gives (errata, lessons), 100 instances or 5.
 CLOSE, CLOSE_QUICK = 0.03, 0.10
 WELL_ABOVE = (0.5, 1.0)
-#: Where N = 1000 leaves the symmetric point in batches of 0.1 (errata L14).
-ESCAPE = 3.0
+#: Batches well below the threshold, in which a small overlap is watched as it grows, and how close
+#: its growth must be to the theory's: N = 1000 is 7 to 17 % above it (errata L14).
+SLOW, GROWTH, GROWTH_QUICK = 0.1, 0.2, 0.4
 
 
 def tasks(scale: Scale) -> list[Task]:
@@ -47,6 +50,10 @@ def tasks(scale: Scale) -> list[Task]:
         Task("mixture", f"{CLUSTERING}:simulated", {"alpha_b": a, "seed": seed, "size": size})
         for seed in scale.realisations(100, 4)
         for a in clustering.SIZES
+    ]
+    found += [
+        Task("growth", f"{CLUSTERING}:grown", {"alpha_b": SLOW, "seed": seed, "size": size})
+        for seed in scale.realisations(100, 4)
     ]
     sets = [data for data in clustering.DATA if clustering.available(data)]
     if scale.quick:
@@ -141,7 +148,7 @@ def judge(tables: Tables, scale: Scale) -> list[Claim]:
     """State evolution is followed above the threshold, and K-means is beaten."""
     table = tables["mixture"]
     found = [_follows(table, a, scale) for a in WELL_ABOVE]
-    found += [_symmetric(table), _escapes(table, scale)]
+    found += [_symmetric(table), _escapes(table, tables["growth"], scale)]
     for data in clustering.DATA:
         if data in tables:
             found += _against_kmeans(data, tables[data], scale)
@@ -187,22 +194,27 @@ def _symmetric(table: Table) -> Claim:
     )
 
 
-def _escapes(table: Table, scale: Scale) -> Claim:
-    """A finite problem leaves the symmetric point after enough batches, a small one earlier."""
-    runs = table.where(kind=MINI_AMP, alpha_b=0.1)
+def _escapes(table: Table, growth: Table, scale: Scale) -> Claim:
+    """A finite problem leaves the symmetric point: a small overlap grows as the theory says.
+
+    When it has grown depends on what it starts from, which for AMP is the tolerance at which a
+    batch is stopped; so the growth is compared, and the escape reported.
+    """
+    runs = table.where(kind=MINI_AMP, alpha_b=SLOW)
     k, loss, _, _ = medians(runs, "batch", "loss")
     there = k[loss < 0.4]
-    seeded = table.where(kind=clustering.SEEDED, alpha_b=0.1)
-    predicted = seeded["alpha"][seeded["loss"] < 0.4]
-    ours = f"at alpha = {0.1 * there[0]:.1f}" if len(there) else "not by alpha = 4"
+    ours = f"leaves at alpha = {SLOW * there[0]:.1f}" if len(there) else "not by alpha = 4"
+    model = priors.GaussianRows(clustering.R), priors.OneHot(clustering.R), clustering.NOISE
+    expected = lowrank.verdict(*model, SLOW).growth
+    found = float(np.median(growth["growth"]))
     return Claim(
         "3 left",
-        "escape from the symmetric point, alpha_b = 0.1, finite N",
-        "never",
-        f"{ours} (median); seeded theory {predicted[0]:.1f}",
-        bool(len(there)) and (scale.quick or abs(0.1 * there[0] - ESCAPE) < 0.5),
-        corrected=f"about {ESCAPE:.1f} at N = 1000",
-        note="chance overlaps grow by 1/(1 - alpha_b/alpha_c) a batch (errata L14)",
+        f"growth of a small overlap per batch, alpha_b = {SLOW:g}, finite N",
+        "none",
+        f"{found:.2f} (median), theory {expected:.2f}; {ours}",
+        abs(found / expected - 1.0) < (GROWTH_QUICK if scale.quick else GROWTH),
+        corrected=f"{expected:.2f} = 1/(1 - alpha_b/alpha_c)",
+        note="1.72 at N = 4000, 1.78 to 1.95 at N = 1000 (errata L14)",
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from miniamp import priors
 from miniamp.theory import lowrank
+from miniamp.theory.scalar import scalar_channel
 
 REFERENCE = json.loads(
     (Path(__file__).parents[2] / "reference" / "lowrank.json").read_text(encoding="utf-8")
@@ -63,3 +64,29 @@ def test_state_evolution_knows_the_same_thresholds() -> None:
     amp = lowrank.offline_curve(*model, edges.weak_recovery * np.array([0.999, 1.001]))
     assert amp.overlap[0] == 0.0
     assert amp.overlap[1] > 1e-3
+
+
+def test_sparse_pca_of_rank_one_by_scalar_integrals() -> None:
+    """alpha(lambda) = lambda/q_v(q_u(lambda)) from the exact MMSE of a sparse coefficient.
+
+    Its minimum is where the informed branch begins. Averages over 2^13 points are off by 2 to 3 %
+    for coefficients of which one in twenty is not zero, and the search by 1 %: 6 %.
+    """
+    noise, scalar = 0.5, scalar_channel(priors.GaussBernoulli(rho=0.05, var=20.0))
+    lam = np.geomspace(1e-3, 1.0, 4000)
+    q_u = 1.0 - scalar.mmse(lam / noise)
+    alpha = lam * (1.0 + noise / q_u)
+    model = priors.SparseRows(1, rho=0.05, cov=20.0), priors.GaussianRows(1), noise
+    found = lowrank.transitions(*model)
+    assert found.weak_recovery == pytest.approx(noise**2)
+    assert alpha[0] == pytest.approx(noise**2, rel=5e-2)
+    assert found.lower_spinodal == pytest.approx(alpha.min(), rel=0.06)
+    assert found.first_order
+    assert found.lower_spinodal < found.information < found.weak_recovery
+    dense = lowrank.transitions(priors.SparseRows(1, rho=0.5, cov=2.0), *model[1:])
+    assert not dense.first_order
+    # In the hard phase the best fixed point of a batch is far better than that of AMP.
+    hard = 0.5 * (found.information + found.weak_recovery)
+    amp = lowrank.learning_curve(*model, hard, batches=1, points=11)
+    best = lowrank.mmse_curve(*model, hard, batches=1, points=11)
+    assert best.mse[0] < 0.8 * amp.mse[0]

@@ -44,6 +44,10 @@ class Draws:
         # A scrambled point may be exactly 0, where the Gaussian quantile is infinite.
         uniforms = np.clip(engine.random_base2(fewer), 2.0**-40, 1.0 - 2.0**-40)
         rows, noise = prior.draw(uniforms[:, : R + 1]), ndtri(uniforms[:, R + 1 :])
+        centred = _covariance(prior)
+        if centred is not None:
+            # Thresholds are as good as the second moment: make its trace exact.
+            rows = rows * np.sqrt(np.trace(centred) / np.mean(np.sum(rows**2, axis=1)))
         both = np.concatenate([rows, rows]), np.concatenate([noise, -noise])
         turned = (np.concatenate([np.roll(x, k, axis=1) for k in range(orders)]) for x in both)
         return cls(*turned)
@@ -144,6 +148,15 @@ class MatrixLaw:
         return replace(self, lam=lam, columns=factor * self.columns, matched=False)
 
     @property
+    def weak_recovery(self) -> float | None:
+        """The alpha above which AMP leaves the point where nothing is known; None with means."""
+        C_U, C_V = _covariance(self.prior_u), _covariance(self.prior_v)
+        if C_U is None or C_V is None:
+            return None
+        radius = float(np.abs(np.linalg.eigvals(C_U @ C_V)).max())
+        return (self.noise / radius) ** 2
+
+    @property
     def state(self) -> Overlaps:
         return self.lam
 
@@ -239,3 +252,11 @@ class MatrixLaw:
             )
         )
         return energy - of_u - alpha_b * of_v
+
+
+def _covariance(prior: RowPrior) -> Array | None:
+    """The covariance (R, R) of a prior of mean 0; None of one with a mean."""
+    R = prior.dim
+    mean, cov = prior.moments(np.zeros((R, R)), np.zeros((1, R)))
+    cov = np.reshape(cov, (R, R))
+    return None if np.abs(mean).max() > 1e-9 * np.sqrt(np.trace(cov)) else cov

@@ -8,13 +8,13 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from miniamp import checks
-from miniamp.absorb import absorb
+from miniamp.absorb import Stop, absorb
 from miniamp.arrays import Given
 from miniamp.priors import RowPrior
-from miniamp.theory.lowrank.columns import OptimalColumns
-from miniamp.theory.lowrank.curves import as_mixture, learning_curve, mmse_curve
+from miniamp.theory.lowrank.columns import ConvergedColumns, OptimalColumns
+from miniamp.theory.lowrank.curves import as_mixture, learning_curve, maybe_mixture, mmse_curve
 from miniamp.theory.lowrank.labels import LabelLaw, Mixture
-from miniamp.theory.lowrank.matrix import MatrixLaw
+from miniamp.theory.lowrank.matrix import MatrixLaw, Overlaps
 from miniamp.theory.phases import VISIBLE, Transitions, Verdict, batch_verdicts, blind_verdict
 
 
@@ -70,11 +70,26 @@ def free_energy(
     return Energy(float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values))))
 
 
-def transitions(prior_u: RowPrior, prior_v: RowPrior, noise: float) -> Transitions:
-    """The thresholds of a Gaussian mixture with equal weights.
+def transitions(
+    prior_u: RowPrior, prior_v: RowPrior, noise: float, *, points: int = 13, rng_seed: int = 0
+) -> Transitions:
+    """The thresholds of a low-rank model, in columns seen at once per row of U.
 
-    *Departure* (errata L12): whether the transition is continuous depends on Delta as well as R:
-    first order iff Delta < (R - 4)/(2 R).
+    Exact for a Gaussian mixture with equal weights. For any other pair of priors of mean 0, such as
+    sparse PCA, knowing nothing is a fixed point up to alpha_c = (Delta/rho(C_U C_V))^2, with C the
+    covariances and rho the spectral radius; whether another one exists below is searched for with
+    quasi-Monte Carlo averages, to about 5 %. Priors with a mean have no such point: all is None
+    unless two fixed points coexist.
+
+    *Departure* (errata L12): whether the transition of a mixture is continuous depends on Delta as
+    well as R: first order iff Delta < (R - 4)/(2 R).
+
+    Parameters
+    ----------
+    prior_u, prior_v, noise
+        As for `learning_curve`.
+    points, rng_seed : int
+        log2 of the number of quasi-Monte Carlo points, and their seed, where they are needed.
 
     Examples
     --------
@@ -82,8 +97,13 @@ def transitions(prior_u: RowPrior, prior_v: RowPrior, noise: float) -> Transitio
     >>> found = transitions(priors.GaussianRows(8), priors.OneHot(8), noise=0.05)
     >>> round(found.spinodal, 8), round(found.information, 8), round(found.weak_recovery, 8)
     (0.14597722, 0.14715518, 0.16)
+    >>> round(transitions(priors.GaussianRows(1), priors.GaussianRows(1), 0.3).weak_recovery, 6)
+    0.09
     """
-    mixture = as_mixture(prior_u, prior_v, noise)
+    mixture = maybe_mixture(prior_u, prior_v, noise)
+    if mixture is None:
+        law = MatrixLaw.replicates(prior_u, prior_v, noise, points, rng_seed)[0]
+        return searched(law)
     found = _spinodal(mixture)
     critical = mixture.alpha_c
     if found is None:
@@ -91,6 +111,53 @@ def transitions(prior_u: RowPrior, prior_v: RowPrior, noise: float) -> Transitio
     tip, spinodal = found
     information = _alpha_at(mixture, _equal_energy(mixture, tip))
     return Transitions(spinodal, information, spinodal, weak_recovery=critical)
+
+
+#: Values of alpha at which two fixed points are looked for, from this share of the threshold (of 1
+#: where there is none), and how far apart their overlaps must be, in units of the prior's power.
+SCAN, LOWEST, APART = 14, 0.05, 0.02
+#: The search ends at this share of the threshold: averages over 2^13 points shift it by 2 %, and
+#: what begins later cannot be told from a continuous transition.
+NEAR = 0.95
+#: Bisections of an edge: 1 % of the distance between two of those values.
+HALVINGS = 5
+#: Stops of the fixed points that only have to be told apart.
+ROUGH = Stop(max_iter=400, tol=1e-6)
+
+
+def searched(law: MatrixLaw) -> Transitions:
+    """The thresholds of a matrix law before any data, by looking for two fixed points."""
+    critical = law.weak_recovery
+    top = 1.0 if critical is None else critical
+    alphas = np.geomspace(LOWEST * top, top * (NEAR if critical is not None else 10.0), SCAN)
+    two = np.array([_gap(law, alpha)[0] for alpha in alphas])
+    if not two.any():
+        return Transitions(critical, critical, critical, weak_recovery=critical)
+    first, last = int(np.flatnonzero(two)[0]), int(np.flatnonzero(two)[-1])
+    low = _edge(law, alphas[first - 1], alphas[first], 0) if first else float(alphas[0])
+    information = _edge(law, low, float(alphas[last]), 1)
+    if critical is not None:
+        return Transitions(low, information, low, weak_recovery=critical)
+    high = _edge(law, alphas[last + 1], alphas[last], 0) if last + 1 < SCAN else None
+    return Transitions(high, information, low)
+
+
+def _gap(law: MatrixLaw, alpha: float) -> tuple[bool, bool]:
+    """Whether the informed fixed point is another one, and whether its free energy is lower."""
+    kinds = (ConvergedColumns[Overlaps](float(alpha), informed) for informed in (False, True))
+    blank, told = (absorb(law, kind, ROUGH)[0] for kind in kinds)
+    apart = told.power - blank.power > APART * law.mse
+    return bool(apart), bool(apart and law.energy(told) < law.energy(blank))
+
+
+def _edge(law: MatrixLaw, outside: float, within: float, which: int) -> float:
+    """Where an answer of `_gap` becomes true, between an alpha where it is not and one it is."""
+    if not _gap(law, within)[which]:
+        return float(within)
+    for _ in range(HALVINGS):
+        middle = 0.5 * (outside + within)
+        outside, within = (outside, middle) if _gap(law, middle)[which] else (middle, within)
+    return float(0.5 * (outside + within))
 
 
 def verdict(
