@@ -1,11 +1,13 @@
 """The planner: what it answers, and that its answers are those of the curves."""
 
 import io
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from miniamp import channels, errors, priors, theory
+from miniamp.estimators.settings import _planned
 from miniamp.theory.choices import largest_batch, memory_of
 
 SPARSE = priors.GaussBernoulli(rho=0.3)
@@ -105,3 +107,18 @@ def test_refusals():
         theory.plan(SPARSE, NOISY, 1000, target_mse=0.01, max_memory="lots")
     with pytest.raises(errors.InvalidInputError, match="at least"):
         theory.plan(SPARSE, NOISY, 1000, target_mse=0.01, max_memory=100)
+
+
+def test_long_streams_are_planned_quickly_and_without_a_schedule():
+    found = theory.plan(SPARSE, NOISY, 1000, budget_rows=100_000, max_memory="4MB")
+    assert found.schedule is None
+    assert found.unequal is None
+
+
+def test_fit_takes_the_batches_that_theory_schedules():
+    """4,800 rows of 4,000 features do not fit in 64 MB: 1,992 of them come first, not a third."""
+    model = SimpleNamespace(
+        prior=priors.GaussBernoulli(rho=0.3), channel=channels.Gaussian(var=1e-4)
+    )
+    assert _planned(model, 4800, 4000) == [1992, 1992, 816]
+    assert sum(_planned(model, 100_000, 4000)) == 100_000

@@ -211,12 +211,14 @@ def cut(
 ) -> Iterator[NDArray[np.int64]]:
     """The rows of each batch, in random order where there is more than one."""
     rows = X.shape[0]
-    size = batch_rows(batch_size) or auto_rows(settings, X)
+    if batch_rows(batch_size) is None:
+        sizes = auto_sizes(settings, X)
+        order = np.arange(rows) if len(sizes) == 1 else rng.permutation(rows)
+        yield from np.split(order, np.cumsum(sizes)[:-1])
+        return
+    size = batch_rows(batch_size) or rows
     pieces = -(-rows // size)
     order = np.arange(rows) if pieces == 1 else rng.permutation(rows)
-    if batch_rows(batch_size) is None:
-        yield from np.array_split(order, pieces)
-        return
     # A last batch of less than half the size joins the one before.
     last = max(1, pieces - (0 < rows % size < size / 2))
     for k in range(last):
@@ -224,16 +226,25 @@ def cut(
 
 
 def auto_rows(settings: ModelSettings, X: Matrix) -> int:
-    """Rows per batch: as many as the solver handles well, or as theory recommends."""
+    """Rows of the largest batch: as many as the solver handles well, or as theory recommends."""
+    return max(auto_sizes(settings, X))
+
+
+def auto_sizes(settings: ModelSettings, X: Matrix) -> list[int]:
+    """Rows of each batch: equal ones, unless theory recommends others (`theory.schedule`)."""
     rows, features = (int(n) for n in X.shape)
     if takes_amp(settings, X):
-        return rows if rows * features <= AT_ONCE else _planned(settings, rows, features)
+        return [rows] if rows * features <= AT_ONCE else _planned(settings, rows, features)
     work = WORK if settings.channel.shift_invariant else WORK_AGAIN
     memory = settings.memory_for(features, sp.issparse(X))
     sizes = np.unique(np.geomspace(1, rows, 200).astype(int))
     stack = sizes + memory
     affordable = sizes[stack * features * np.minimum(stack, float(features)) <= work]
-    return max(int(affordable[-1]) if len(affordable) else 1, min(LEAST_ROWS, rows))
+    return _equal(rows, max(int(affordable[-1]) if len(affordable) else 1, min(LEAST_ROWS, rows)))
+
+
+def _equal(rows: int, size: int) -> list[int]:
+    return [len(part) for part in np.array_split(np.arange(rows), -(-rows // size))]
 
 
 def takes_amp(settings: ModelSettings, X: Matrix) -> bool:
@@ -243,12 +254,15 @@ def takes_amp(settings: ModelSettings, X: Matrix) -> bool:
     return choose(as_design(framed), solver=settings.solver).solver == "amp"
 
 
-def _planned(settings: ModelSettings, rows: int, features: int) -> int:
-    """Rows per batch as `theory.plan` chooses them, within 64 MB."""
+def _planned(settings: ModelSettings, rows: int, features: int) -> list[int]:
+    """Rows of each batch as `theory.plan` chooses them, within 64 MB."""
     try:
         found = theory.plan(
             settings.prior, settings.channel, features, budget_rows=rows, max_memory=8.0 * AT_ONCE
         )
     except (MiniampError, NotImplementedError, ArithmeticError):  # a model without a theory
-        return max(AT_ONCE // features, LEAST_ROWS)
-    return min(max(found.pick.batch_rows, LEAST_ROWS), rows)
+        return _equal(rows, max(AT_ONCE // features, LEAST_ROWS))
+    if found.unequal is None or min(found.unequal.sizes) * features < LEAST_ROWS:
+        return _equal(rows, min(max(found.pick.batch_rows, LEAST_ROWS), rows))
+    ends = np.round(np.cumsum(found.unequal.sizes) * features).astype(int)
+    return [int(size) for size in np.diff([0, *ends[:-1].tolist(), rows])]

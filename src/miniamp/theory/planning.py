@@ -29,6 +29,8 @@ WORTH = 1.25
 BETTER = 1.05
 #: How far from 1 the mean squared norm of a design's rows may be.
 ROW_POWER = 0.01
+#: In a stream of more batches than this, the sizes of the first few hardly matter for the end.
+MANY = 50
 #: Without a target, this share of the prior variance.
 DEFAULT_TARGET = 0.01
 _UNITS = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
@@ -277,6 +279,8 @@ def _schedule(
     if limit is None:
         return None
     rows, largest = None if budget is None else budget / features, largest_batch(limit, features)
+    if budget is not None and budget > MANY * largest:
+        return None
     try:
         return schedule(prior, channel, rows, largest / features, target, design)
     except InvalidInputError:  # no sequence of batches so small reaches the target

@@ -36,6 +36,8 @@ MORE = (1, 2, 3, 5, 10)
 HALVINGS = 14
 #: Sizes smaller than this, in units of the largest, are dropped.
 DUST = 1e-6
+#: Positions in a long schedule at which rows that are left over are tried.
+PLACES = 6
 #: Equal batches are followed for so many times the rows of the schedule at most.
 PATIENCE = 8.0
 
@@ -290,11 +292,11 @@ class _Ways:
         rest = limit - full * cap
         trials = []
         if rest > DUST * cap:
-            trials += [[cap] * k + [rest] + [cap] * (full - k) for k in range(full + 1)]
+            trials += [[cap] * k + [rest] + [cap] * (full - k) for k in _places(full)]
         else:
             trials.append([cap] * full)
         left = limit - sum(sizes)
-        for k in range(len(sizes) + 1):
+        for k in _places(len(sizes)):
             room = min(left, cap - sizes[k]) if k < len(sizes) else left
             if 0.0 <= room <= cap:
                 moved = [*sizes, 0.0]
@@ -332,6 +334,11 @@ class _Ways:
                 last, met = int(there[0]), True
         name = "  equal batches" if last else "  one batch"
         return Sizes(name, (size,) * (last + 1), float(curve.mse[last]), met)
+
+
+def _places(last: int) -> list[int]:
+    """Positions from 0 to `last` at which something is tried: all of a few, else PLACES of them."""
+    return sorted(set(np.linspace(0, last, min(last + 1, PLACES)).astype(int).tolist()))
 
 
 def _fewest_rows(lam: Array, price: Array, cap: float) -> tuple[Array, NDArray[np.int64], Array]:
