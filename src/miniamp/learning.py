@@ -153,6 +153,8 @@ class Learn:
             learned = learned.fitted(total.A, total.B, self.fixed)
         channel, noise_told = self._channel(model, rows, step)
         more, scale_told = self._stretch(model, rows, step, stretch)
+        if not np.isfinite(more):  # rows that are impossible without noise
+            return step._replace(memory=None, change=np.nan)
         learned = self._rescaled(model, rows, learned, total, scale_told)
         learned = learned.rescaled(float(np.exp(more)), self.fixed)
         change = max(learned.change_from(prior), channel.change_from(rows.plain))

@@ -83,8 +83,8 @@ class Channel(Parametric, ABC):
 
     @property
     def takes_weights(self) -> bool:
-        """Whether rows may count `weighted` times each."""
-        return type(self).weighted is not Channel.weighted
+        """Whether rows may count `weighted` times each; of rows without noise none can."""
+        return type(self).weighted is not Channel.weighted and self.resolution == 0.0
 
     def unweighted(self) -> Channel:
         """The channel of rows that count once, as learned from weighted ones."""

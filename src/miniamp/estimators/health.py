@@ -159,11 +159,14 @@ def _conflicts(history: History) -> Iterator[Finding]:
     found = history[-1].get("conflicts", ()) if history else ()
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        given = not history[-1].get("noise_learned", True)
         yield Finding(
             "conflict",
             f"A batch contradicts what was learned before: {found[0]['message']}{more}.",
-            "Check these rows. If the stream has changed, use {forget=0.95}; {on_conflict=skip} "
-            "leaves such batches out.",
+            "Check these rows. "
+            + ("The noise may be larger than the one given: try {noise=learn}. " if given else "")
+            + "If the stream has changed, use {forget=0.95}; {on_conflict=skip} leaves such "
+            "batches out.",
         )
 
 

@@ -236,6 +236,7 @@ def with_features(state: FitState, features: int) -> FitState:
     Examples
     --------
     >>> from miniamp.estimators import MiniAMPRegressor
+    >>> from miniamp.estimators.rows import Rows
     >>> state = FitState(MiniAMPRegressor()._settings(), features=1, targets=1)
     >>> X = np.arange(40.0)[:, None]
     >>> state = state.absorbed(Rows(X, X))
