@@ -229,7 +229,14 @@ def iterated(
         trace.append(step.change)
     converged = bool(step.solved or stop.met(trace, step.uncertainty))
     info = Info(
-        len(trace), converged, np.array(trace), step.health, remedy, step.solver, step.reason
+        len(trace),
+        converged,
+        np.array(trace),
+        step.health,
+        remedy,
+        step.solver,
+        step.reason,
+        log_evidence=step.log_evidence,
     )
     finite = bool(np.isfinite(step.change))
     new = evidence.conclude(belief, step) if finite else belief

@@ -128,6 +128,9 @@ class Info:
         The solver of the attempt that was used, and why it was chosen.
     adapted : tuple of Adaptation
         What was done about a conflict, with `on_conflict="adapt"` or "skip"; () without one.
+    log_evidence : float
+        Log-probability of the batch given all before it, under the hyper-parameters so far (of the
+        first batch, those it led to): exact for a Gaussian prior and channel; nan where unknown.
     """
 
     iterations: int
@@ -138,6 +141,7 @@ class Info:
     solver: str = ""
     reason: str = ""
     adapted: tuple[Adaptation, ...] = ()
+    log_evidence: float = np.nan
 
 
 class Belief(Protocol):
@@ -168,6 +172,7 @@ class Step(NamedTuple, Generic[TiltT, EstimateT, MemoryT]):
     uncertainty: float = 0.0  #: posterior standard deviation, on the scale of `change`
     #: How many rows carry `health`, (sum of -dg)^2 / sum of dg^2: few where most labels are certain
     carried_by: float = np.inf
+    log_evidence: float = np.nan  #: of the whole batch, given the belief
 
 
 class Evidence(Protocol[BeliefT, TiltT, EstimateT, MemoryT]):

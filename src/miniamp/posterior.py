@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
@@ -16,6 +15,7 @@ from miniamp.arrays import Array, ArrayOrFloat, Size
 from miniamp.errors import InvalidTypeError
 from miniamp.kernel import Kernel
 from miniamp.parametric import Places
+from miniamp.remembered import Information, Remembered
 from miniamp.tilt import Tilt
 
 #: The least precision of a coefficient without the remembered rows, relative to what they say of
@@ -32,6 +32,10 @@ class Moments(NamedTuple):
 
 class Prior(Protocol):
     """What a belief and its evidence ask of a prior; `miniamp.priors` has one per file."""
+
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether every coefficient has a Gaussian prior."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -89,40 +93,6 @@ class Prior(Protocol):
         """The arguments of the constructor that make an equal prior, by name."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Remembered:
-    """Pseudo-observations that a belief carries beside its tilt: exp(-|targets - rows x|^2/2).
-
-    Attributes
-    ----------
-    rows : (k, N) array
-        Rows with unit noise.
-    targets : (k,) array
-        What was seen of each.
-    field : Tilt
-        What these rows say of each coefficient, the others being averaged out: with it the
-        marginals are those of the prior under `tilt + field`.
-    """
-
-    rows: Array
-    targets: Array
-    field: Tilt
-
-    def scaled(self, factor: float, precision: Array, linear: Array) -> Remembered:
-        """The same observations counted `factor` times, beside Gaussians of the coefficients.
-
-        The field is that of the scaled rows where the coefficients are exp(-precision x^2/2 +
-        linear x) without them. It falls by less than `factor`: what others do not know any more,
-        the rows know less of each coefficient, but the rows' own share of it grows.
-        """
-        R, t, D = np.sqrt(factor) * self.rows, np.sqrt(factor) * self.targets, 1.0 / precision
-        K = np.eye(len(R)) + (R * D) @ R.T
-        known = D * np.einsum("ij,ij->j", R, np.linalg.solve(K, R))
-        rest = np.maximum(1.0 - known, np.finfo(np.float64).eps)
-        pull = np.linalg.solve(K, t - R @ (D * linear)) @ R
-        return Remembered(R, t, Tilt(precision * known / rest, (pull + known * linear) / rest))
-
-
 class Posterior:
     """A belief about N coefficients: a prior times a tilt, frozen.
 
@@ -158,7 +128,7 @@ class Posterior:
     size: int
     tilt: Tilt
     memory: int
-    remembered: Remembered | None
+    remembered: Remembered | Information | None
 
     def __init__(
         self, prior: Prior, size: int, tilt: Tilt | None = None, *, memory: int = 0
@@ -179,23 +149,27 @@ class Posterior:
 
     def tilted(self, tilt: Tilt) -> Self:
         """The belief that also holds `tilt`."""
-        return self._but(tilt=self.tilt + tilt)
+        return self._but(tilt=self.tilt + tilt)._beside()
 
-    def remembering(self, remembered: Remembered | None) -> Self:
+    def remembering(self, remembered: Remembered | Information | None) -> Self:
         """The belief with these pseudo-observations in the place of its own."""
         return self._but(remembered=remembered)
 
+    def informed(self, prior: Prior, information: Information) -> Self:
+        """The belief under this prior that has seen these rows, and keeps all of them."""
+        memory = max(self.memory, self.size)
+        return self._but(prior=prior, memory=memory, remembered=information)
+
     def scaled(self, factor: float) -> Self:
         """The belief that counts all it has seen `factor` times: 0.5 forgets half of it."""
-        tilt, remembered = self.tilt.scaled(factor), self.remembered
-        if remembered is None or factor == 1.0:
-            return self._but(tilt=tilt)
-        # The prior as a Gaussian, from the marginals; an undecided coefficient has next to none.
-        (mean, var), field = self.moments, remembered.field
-        least = LOOSE * np.maximum(1.0 / np.max(var), field.A)
-        precision = np.maximum(1.0 / np.maximum(var, TINY) - self.total.A, least) + tilt.A
-        linear = (precision + self.tilt.A - tilt.A + field.A) * mean - self.total.B + tilt.B
-        return self._but(tilt=tilt, remembered=remembered.scaled(factor, precision, linear))
+        if factor == 1.0:
+            return self
+        new = self._but(tilt=self.tilt.scaled(factor))
+        remembered = self.remembered
+        if remembered is None:
+            return new
+        apart = partial(self._without_rows, new.tilt)
+        return new.remembering(remembered.scaled(factor, apart, new.gaussian))
 
     def stretched(self, factor: ArrayOrFloat) -> Self:
         """The same belief about factor * x instead of x: an exact change of units.
@@ -204,14 +178,32 @@ class Posterior:
         or (N,).
         """
         old, tilt = self.remembered, self.tilt.stretched(factor)
-        if old is None:
-            return self._but(tilt=tilt)
-        new = Remembered(old.rows / factor, old.targets, old.field.stretched(factor))
-        return self._but(tilt=tilt, remembered=new)
+        return self._but(tilt=tilt, remembered=None if old is None else old.stretched(factor))
 
     def with_prior(self, prior: Prior) -> Self:
         """What the same data say under another prior."""
-        return self._but(prior=checked_prior(prior, self.size))
+        return self._but(prior=checked_prior(prior, self.size))._beside()
+
+    def gaussian(self) -> tuple[Array, Array]:
+        """The prior and the tilt as exp(-precision x^2/2 + linear x): exact for Gaussian priors."""
+        mean, var = self.prior.moments(np.zeros(self.size), np.zeros(self.size))
+        precision = 1.0 / var
+        return precision + self.tilt.A, precision * mean + self.tilt.B
+
+    def _beside(self) -> Self:
+        """This belief, the information of its rows beside its present prior and tilt."""
+        old = self.remembered
+        return self if old is None else self.remembering(old.beside(self.gaussian))
+
+    def _without_rows(self, tilt: Tilt) -> tuple[Array, Array]:
+        """The prior as a Gaussian, from the marginals, with this tilt in the place of its own."""
+        assert self.remembered is not None
+        (mean, var), field = self.moments, self.remembered.field
+        # An undecided coefficient has next to none.
+        least = LOOSE * np.maximum(1.0 / np.max(var), field.A)
+        precision = np.maximum(1.0 / np.maximum(var, TINY) - self.total.A, least) + tilt.A
+        linear = (precision + self.tilt.A - tilt.A + field.A) * mean - self.total.B + tilt.B
+        return precision, linear
 
     def at(self, where: NDArray[np.integer]) -> Self:
         """The belief about the coefficients at `where` alone; remembered rows stay behind."""
@@ -235,6 +227,11 @@ class Posterior:
     def _constants(self) -> dict[str, object]:
         names = ("prior", "size", "tilt", "memory", "remembered")
         return {name: getattr(self, name) for name in names}
+
+    @property
+    def information(self) -> Information | None:
+        """The products of all rows that were seen, where the belief keeps those."""
+        return self.remembered if isinstance(self.remembered, Information) else None
 
     @property
     def total(self) -> Tilt:

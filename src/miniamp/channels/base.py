@@ -63,6 +63,10 @@ class Channel(Parametric, ABC):
     #: Whether y is z plus noise: the law of y - z does not depend on z.
     shift_invariant: bool = False
 
+    def gaussian_noise(self) -> Array | None:
+        """Variance of the noise, () or (M,), where y is z plus Gaussian noise; None elsewhere."""
+        return None
+
     def with_noise(self, var: float) -> Self:
         """The channel with noise of this variance (of a Student t the squared scale)."""
         raise checks.refuse(

@@ -51,6 +51,9 @@ class Gaussian(Channel):
     def _noise(self) -> Array:
         return np.asarray(np.maximum(self.var, NOISE_FLOOR))
 
+    def gaussian_noise(self) -> Array | None:
+        return self._noise()
+
     def log_partition(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
         total = self._total(V)
         return np.asarray(-0.5 * (np.log(2.0 * np.pi * total) + np.square(y - omega) / total))

@@ -64,6 +64,7 @@ class Design(ABC):
     | `gram(w)` | Phi diag(w) Phi', (M, M) | M^2 N | pairs of entries in a column |
     | `column_variances(K)` | diag(Phi' K Phi), (N,) | M^2 N | pairs of entries in a column |
     | `row_variances(W, D)` | diag(Phi (diag(D) - W'W) Phi'), (M,) | r M N | r x stored entries |
+    | `row_powers(T)` | diag(Phi T'T Phi'), (M,), T lower triangular | M N^2 | N x stored entries |
     | `information(w)` | Phi' diag(w) Phi, (N, N) | M N^2 | pairs of entries in a row |
     | `used_columns()` | the columns that are not empty, and the design of those | 0 | entries |
 
@@ -183,6 +184,11 @@ class Design(ABC):
         known = self.times(root.T)
         return np.asarray(alone - np.einsum("ij,ij->i", known, known))
 
+    def row_powers(self, root: Array) -> Array:
+        """Variance of every row . x for x of covariance root' root, (M,); root lower triangular."""
+        known = self.times(root.T)
+        return np.asarray(np.einsum("ij,ij->i", known, known))
+
     def used_columns(self) -> tuple[NDArray[np.intp], Design]:
         """Indices of the columns that are not empty, and the design of those columns alone.
 
@@ -301,6 +307,9 @@ class Averaged(Design):
 
     def row_variances(self, root: Array | None, D: Array) -> Array:
         return self.inner.row_variances(root, D)
+
+    def row_powers(self, root: Array) -> Array:
+        return self.inner.row_powers(root)
 
     def used_columns(self) -> tuple[NDArray[np.intp], Design]:
         return self.inner.used_columns()

@@ -8,6 +8,7 @@ from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
 
 from miniamp import checks
 from miniamp.arrays import Array
@@ -108,6 +109,10 @@ class Dense(Design):
             start=np.zeros((self.shape[1], *u.shape[1:])),
         )
         return total
+
+    def row_powers(self, root: Array) -> Array:
+        known = linalg.blas.dtrmm(1.0, root, self.toarray().T, lower=1)
+        return np.asarray(np.einsum("ij,ij->j", known, known))
 
     def held(self) -> Design:
         return self

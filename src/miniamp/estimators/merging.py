@@ -19,7 +19,8 @@ from miniamp.estimators.history import History
 from miniamp.estimators.state import FitState, with_unit
 from miniamp.evidence import Frame
 from miniamp.learning import Model
-from miniamp.posterior import Posterior, Remembered
+from miniamp.posterior import Posterior
+from miniamp.remembered import Remembered
 from miniamp.streams.merge import MergeWarning, together
 from miniamp.tilt import Tilt
 

@@ -25,11 +25,11 @@ from miniamp.estimators.saving import State
 from miniamp.estimators.scoring import RowPrediction
 from miniamp.estimators.settings import ModelSettings
 from miniamp.estimators.tally import Tally
-from miniamp.evidence import AutoBatch, Frame
+from miniamp.evidence import AutoBatch, Choice, ExactBatch, Frame, choose_exact
 from miniamp.evidence.auto import choose
 from miniamp.evidence.base import project
 from miniamp.info import Adaptation, Info
-from miniamp.learning import Learn, Model
+from miniamp.learning import Learn, Model, initial
 from miniamp.priors import BasePrior
 
 #: Rows wait until there are so many and are then learned from together, so that it does not matter
@@ -50,6 +50,9 @@ STILL_FRESH = 0.9
 #: Degrees of freedom of a prediction after very few rows: fewer have no mean.
 LEAST_DF = 1.0
 
+
+#: Noise that is given as less than this part of the mean square of y is as good as none.
+QUIETEST = 1e-8
 
 #: Makes evidence of rows, targets and a channel.
 Solver: TypeAlias = Callable[[Given, Given, Channel], AutoBatch]
@@ -264,6 +267,9 @@ class FitState:
         s = self.settings
         varied = bool(np.any(y != y[0])) or model.batches > 0
         prior, noise = s.learn_prior and varied, s.learn_noise and varied
+        exact = self._exact(model, design, y)
+        if exact is not None:
+            return self._absorb_exact(model, design, y, forget, exact, (prior, noise), varied)
         if not (prior or noise):
             rows = make(design, y, model.channel)
             belief, info = absorb(
@@ -275,6 +281,59 @@ class FitState:
         fixed = own.centres if prior else own.names
         learn = Learn(design, y, make, fixed=fixed, noise=noise)
         return absorb(model, learn, s.stop, forget=forget, on_conflict=s.on_conflict)
+
+    def _exact(self, model: Model, design: Design, y: Array) -> Choice | None:
+        """Why the batch is absorbed in closed form; None where it is not."""
+        s, noise = self.settings, model.channel.gaussian_noise()
+        if s.solver != "auto" or noise is None:
+            return None
+        # Of rows without noise the products have too few digits.
+        if not s.learn_noise and noise.min() < QUIETEST * float(np.mean(np.square(y))):
+            return None
+        return choose_exact(design, model.posterior, model.channel, memory=s.memory)
+
+    def _absorb_exact(
+        self,
+        model: Model,
+        design: Design,
+        y: Array,
+        forget: float,
+        choice: Choice,
+        learns: tuple[bool, bool],
+        varied: bool,
+    ) -> tuple[Model, Info]:
+        fixed, (prior, noise) = _prior(model).centres, learns
+        rows = ExactBatch(
+            design,
+            y,
+            model.channel,
+            prior=prior,
+            noise=noise,
+            fixed=fixed,
+            known=2.0 * model.noise_known,
+            reason=choice.reason,
+        )
+        belief = model.posterior
+        if model.batches == 0 and (prior or noise):
+            first, channel = initial(model, rows, fixed)
+            belief = belief.with_prior(first) if prior else belief
+            rows = rows.with_channel(channel) if noise else rows
+        s = self.settings
+        belief, info = absorb(belief, rows, s.stop, forget=forget, on_conflict=s.on_conflict)
+        if any(done.kind == "skipped" for done in info.adapted):
+            return model, info
+        seen, known, channel = belief.information, model.noise_known, rows.plain.unweighted()
+        assert seen is not None
+        if noise:
+            channel, known = channel.with_noise(seen.noise), 0.5 * max(seen.free, 0.0)
+        return replace(
+            model,
+            posterior=belief,
+            channel=channel,
+            batches=model.batches + varied,
+            noise_known=known,
+            spread=max(model.spread, float(np.var(y))),
+        ), info
 
     def _solver(self, design: Design) -> Solver:
         """What makes evidence of a batch; the design is examined once for all targets."""

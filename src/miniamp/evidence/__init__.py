@@ -4,6 +4,7 @@ from miniamp.evidence.adf import adf
 from miniamp.evidence.auto import AutoBatch, Choice, choose
 from miniamp.evidence.base import forecast, surprise
 from miniamp.evidence.batch import Batch
+from miniamp.evidence.exact import ExactBatch, choose_exact
 from miniamp.evidence.factor import FactorBatch, Factors
 from miniamp.evidence.frame import Frame
 from miniamp.evidence.mean_field import MeanFieldBatch
@@ -13,6 +14,7 @@ __all__ = [
     "AutoBatch",
     "Batch",
     "Choice",
+    "ExactBatch",
     "FactorBatch",
     "Factors",
     "Frame",
@@ -20,6 +22,7 @@ __all__ = [
     "RobustBatch",
     "adf",
     "choose",
+    "choose_exact",
     "forecast",
     "surprise",
 ]

@@ -151,7 +151,7 @@ class DrawnRows(Generic[MemoryT]):
         # itself, and explained with it.
         fitted = self.design.times(step.estimate.mean)
         unexplained = {row.row for row in outlying(plain, self.y, fitted, np.zeros(self.rows))}
-        away = outlying(plain, self.y, *self.cavity(step))
+        away = outlying(plain, self.y, *self.cavity(step)) if unexplained else []
         found = [row for row in away if row.row in unexplained]
         weights, noisier = self.row_weights, self.noisier
         growing = noisier > 1.0 and ENOUGH_NOISE < step.health < np.inf
@@ -218,6 +218,9 @@ def _log_densities(channel: Channel, y: Array, omega: Array, V: Array) -> tuple[
 
 def project(belief: Posterior, design: Design) -> tuple[Array, Array]:
     """Mean and variance of Phi x under the belief, with the correlations that it remembers."""
+    if belief.information is not None:
+        found = belief.information.solution
+        return design.times(found.mean), design.row_powers(found.root)
     if belief.remembered is not None:
         return row_moments(belief, design)
     where, narrow = design.used_columns()

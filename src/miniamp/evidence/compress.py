@@ -11,7 +11,8 @@ from miniamp.arrays import Array
 from miniamp.designs import Design
 from miniamp.designs.row_blocks import triangle
 from miniamp.evidence.linear import ROUNDING, TINY, Joint, RowSites, Sites, Spectrum, solve
-from miniamp.posterior import Posterior, Remembered
+from miniamp.posterior import Posterior
+from miniamp.remembered import Remembered
 from miniamp.tilt import Tilt
 
 #: Rounds of matching the variances, at most, and the share of a precision that ends them: the first

@@ -33,6 +33,11 @@ class BasePrior(Parametric, ABC):
     #: Hyper-parameters that are places on the axis, in the units of x.
     centres: ClassVar[tuple[str, ...]] = ()
 
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether every coefficient has a Gaussian prior."""
+        return False
+
     @abstractmethod
     def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         """log of E exp(-A x^2/2 + B x) over the prior (log Z_x of `eq:post-AMP`)."""

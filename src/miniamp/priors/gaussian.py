@@ -38,6 +38,10 @@ class Gaussian(ScalarPrior):
         self.mean = checks.parameter("mean", mean)
         self.var = checks.parameter("var", var, above=0.0)
 
+    @property
+    def is_gaussian(self) -> bool:
+        return True
+
     def components(self) -> Components:
         return Components(np.ones(1), self.mean.reshape(1), self.var.reshape(1))
 

@@ -50,6 +50,10 @@ class WithIntercept(BasePrior):
         self._kept: Kernel | None = None
 
     @property
+    def is_gaussian(self) -> bool:
+        return self.inner.is_gaussian
+
+    @property
     def shape(self) -> tuple[int, ...]:
         shared = self.inner.shape in ((), (1,))
         return () if shared else (self.inner.shape[0] + 1,)

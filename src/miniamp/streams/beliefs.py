@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from miniamp import channels, checks, evidence, posterior, priors, tilt
+from miniamp import channels, checks, evidence, posterior, priors, remembered, tilt
 from miniamp.arrays import Given
 from miniamp.errors import InvalidInputError, InvalidTypeError
 from miniamp.parametric import Parametric
@@ -29,6 +29,7 @@ _PACKAGES: tuple[tuple[ModuleType, str], ...] = (
     (channels, "channels."),
     (tilt, ""),
     (posterior, ""),
+    (remembered, ""),
     (evidence, ""),
 )
 

@@ -1,0 +1,228 @@
+"""What a belief remembers of rows beside its tilt: pseudo-rows, or the information matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from scipy import linalg
+
+from miniamp.arrays import Array, ArrayOrFloat
+from miniamp.tilt import Tilt
+
+#: Gives Gaussians exp(-precision x^2/2 + linear x) of the coefficients when they are needed.
+Sites: TypeAlias = Callable[[], tuple[Array, Array]]
+#: Added to the diagonal of a matrix that rounding has made indefinite, relative to it, in turn.
+JITTER = (0.0, 1e-15, 1e-13, 1e-11)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Remembered:
+    """Pseudo-observations that a belief carries beside its tilt: exp(-|targets - rows x|^2/2).
+
+    Attributes
+    ----------
+    rows : (k, N) array
+        Rows with unit noise.
+    targets : (k,) array
+        What was seen of each.
+    field : Tilt
+        What these rows say of each coefficient, the others being averaged out: with it the
+        marginals are those of the prior under `tilt + field`.
+    """
+
+    rows: Array
+    targets: Array
+    field: Tilt
+
+    def scaled(self, factor: float, apart: Sites, now: Sites) -> Remembered:  # noqa: ARG002
+        """The same observations counted `factor` times.
+
+        The field is that of the scaled rows where the coefficients are `apart` without them. It
+        falls by less than `factor`: what others do not know any more, the rows know less of each
+        coefficient, but the rows' own share of it grows.
+        """
+        precision, linear = apart()
+        R, t, D = np.sqrt(factor) * self.rows, np.sqrt(factor) * self.targets, 1.0 / precision
+        K = np.eye(len(R)) + (R * D) @ R.T
+        known = D * np.einsum("ij,ij->j", R, np.linalg.solve(K, R))
+        rest = np.maximum(1.0 - known, np.finfo(np.float64).eps)
+        pull = np.linalg.solve(K, t - R @ (D * linear)) @ R
+        return Remembered(R, t, Tilt(precision * known / rest, (pull + known * linear) / rest))
+
+    def stretched(self, factor: ArrayOrFloat) -> Remembered:
+        """The same observations of factor * x in the place of x."""
+        return Remembered(self.rows / factor, self.targets, self.field.stretched(factor))
+
+    def beside(self, now: Sites) -> Remembered:  # noqa: ARG002
+        """The same observations beside another prior; their field stays as it was found."""
+        return self
+
+    def information(self, noise: float, known: float, now: Sites) -> Information:
+        """The products of these rows as rows of this noise; `known` more have told the noise."""
+        R, t = self.rows, self.targets
+        square, count = noise * (float(t @ t) + known), len(R) + known
+        return Information(noise * (R.T @ R), noise * (t @ R), square, count, noise, *now())
+
+
+class Solution(NamedTuple):
+    """The Gaussian exp(-x'Kx/2 + h'x): its mean, its variances, and a root of its covariance."""
+
+    mean: Array  #: (N,)
+    var: Array  #: (N,)
+    root: Array  #: (N, N) lower triangular T with covariance T'T
+    log_det: float  #: of K
+    explained: float  #: h' mean
+
+
+@dataclass(frozen=True, eq=False)
+class Information:
+    """All rows that a belief has seen, as their products: exp(-(x'Sx/2 - b'x + square/2)/noise).
+
+    What is remembered of `memory` = N rows in its natural form. Rows with Gaussian noise are known
+    by these sums alone, whatever their number and however they were cut into batches; and while
+    the noise is being learned, all of them count with its latest value.
+
+    Attributes
+    ----------
+    S : (N, N) array
+        Sum over the rows of their outer products.
+    b : (N,) array
+        Sum over the rows of y times the row.
+    square, count : float
+        Sum of y^2, and number of rows.
+    noise : float
+        Variance of the noise.
+    precision, linear : (N,) arrays
+        The prior and the tilt beside them, exp(-precision x^2/2 + linear x).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows, y = np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([3.0, 1.0])
+    >>> seen = Information(rows.T @ rows, rows.T @ y, 10.0, 2.0, 0.5, np.ones(2), np.zeros(2))
+    >>> K, h = seen.S / 0.5 + np.eye(2), seen.b / 0.5
+    >>> bool(np.allclose(seen.solution.mean, np.linalg.solve(K, h)))
+    True
+    """
+
+    S: Array
+    b: Array
+    square: float
+    count: float
+    noise: float
+    precision: Array
+    linear: Array
+
+    def information(self, noise: float, known: float, now: Sites) -> Information:  # noqa: ARG002
+        """The same information on x, told by rows of this noise."""
+        return self if noise == self.noise else self._times(noise / self.noise, noise)
+
+    def beside(self, now: Sites) -> Information:
+        """The same rows beside another prior and tilt."""
+        precision, linear = now()
+        return replace(self, precision=precision, linear=linear)
+
+    def scaled(self, factor: float, apart: Sites, now: Sites) -> Information:  # noqa: ARG002
+        """The same rows counted `factor` times, beside the prior and tilt of `now`."""
+        return self._times(factor, self.noise).beside(now)
+
+    def stretched(self, factor: ArrayOrFloat) -> Information:
+        """The same belief about factor * x in the place of x, the Gaussians beside them too."""
+        f = np.broadcast_to(factor, self.b.shape)
+        S, b = self.S / np.multiply.outer(f, f), self.b / f
+        new = replace(self, S=S, b=b, precision=self.precision / f**2, linear=self.linear / f)
+        if "solution" in self.__dict__:  # its triangular root stays triangular
+            mean, var, root, log_det, explained = self.solution
+            log_det -= 2.0 * float(np.sum(np.log(f)))
+            new.__dict__["solution"] = Solution(f * mean, f**2 * var, root * f, log_det, explained)
+        return new
+
+    def including(self, S: Array, b: Array, square: float, count: float) -> Information:
+        """With these sums over more rows."""
+        return replace(
+            self, S=self.S + S, b=self.b + b, square=self.square + square, count=self.count + count
+        )
+
+    @cached_property
+    def solution(self) -> Solution:
+        """The posterior: one Cholesky factorisation, and the inverse of its factor."""
+        K = self.S / self.noise
+        K[np.diag_indices_from(K)] += self.precision
+        h = self.b / self.noise + self.linear
+        lower = cholesky(K)
+        root, _ = linalg.lapack.dtrtri(lower, lower=1)
+        mean = linalg.cho_solve((lower, True), h, check_finite=False)
+        var = np.einsum("ij,ij->j", root, root)
+        log_det = 2.0 * float(np.sum(np.log(np.diagonal(lower))))
+        return Solution(mean, var, root, log_det, float(h @ mean))
+
+    @property
+    def field(self) -> Tilt:
+        """What the rows say of each coefficient, the others being averaged out."""
+        mean, var = self.solution[:2]
+        return Tilt(np.maximum(1.0 / var - self.precision, 0.0), mean / var - self.linear)
+
+    @property
+    def misfit(self) -> float:
+        """Squared residuals over the noise, and distance from the prior: a chi-squared of `count`.
+
+        Minus twice the exponent of the evidence.
+        """
+        prior = float(np.sum(np.square(self.linear) / self.precision))
+        return self.square / self.noise + prior - self.solution.explained
+
+    @property
+    def log_evidence(self) -> float:
+        """Log-density of all rows under the Gaussians beside them, normalised as priors."""
+        volume = self.solution.log_det - float(np.sum(np.log(self.precision)))
+        return -0.5 * (self.count * np.log(2.0 * np.pi * self.noise) + volume + self.misfit)
+
+    @property
+    def free(self) -> float:
+        """Number of rows less the number of coefficients that they determine."""
+        return self.count - float(np.sum(1.0 - self.solution.var * self.precision))
+
+    @property
+    def residual(self) -> float:
+        """Sum of the squared residuals at the posterior mean."""
+        mean = self.solution.mean
+        return max(self.square - 2.0 * float(mean @ self.b) + float(mean @ (self.S @ mean)), 0.0)
+
+    @cached_property
+    def rows(self) -> Array:
+        """Rows with unit noise that have these products: for solvers that work on rows."""
+        values, vectors = linalg.eigh(self.S / self.noise, check_finite=False)
+        some = values > len(values) * np.finfo(np.float64).eps * values[-1]
+        return np.ascontiguousarray((vectors[:, some] * np.sqrt(values[some])).T)
+
+    @property
+    def targets(self) -> Array:
+        """The targets of `rows`."""
+        R = self.rows
+        return np.asarray((R @ self.b) / (self.noise * np.einsum("ij,ij->i", R, R)))
+
+    def _times(self, factor: float, noise: float) -> Information:
+        return Information(
+            factor * self.S,
+            factor * self.b,
+            factor * self.square,
+            self.count if noise != self.noise else factor * self.count,
+            noise,
+            self.precision,
+            self.linear,
+        )
+
+
+def cholesky(K: Array) -> Array:
+    """The lower Cholesky factor of K, with a little added to its diagonal where it needs it."""
+    for jitter in JITTER:
+        trial = K.copy()
+        trial[np.diag_indices_from(K)] *= 1.0 + jitter * len(K)
+        lower, failed = linalg.lapack.dpotrf(trial.T, lower=1, overwrite_a=1)
+        if not failed and np.isfinite(lower[-1, -1]):
+            return np.asarray(lower)
+    raise np.linalg.LinAlgError("rows beyond working precision")
