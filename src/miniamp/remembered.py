@@ -38,7 +38,7 @@ class Remembered:
     targets: Array
     field: Tilt
 
-    def scaled(self, factor: float, apart: Sites, now: Sites) -> Remembered:  # noqa: ARG002
+    def scaled(self, factor: float, apart: Sites, now: Sites) -> Remembered:
         """The same observations counted `factor` times.
 
         The field is that of the scaled rows where the coefficients are `apart` without them. It
@@ -57,7 +57,7 @@ class Remembered:
         """The same observations of factor * x in the place of x."""
         return Remembered(self.rows / factor, self.targets, self.field.stretched(factor))
 
-    def beside(self, now: Sites) -> Remembered:  # noqa: ARG002
+    def beside(self, now: Sites) -> Remembered:
         """The same observations beside another prior; their field stays as it was found."""
         return self
 
@@ -117,7 +117,7 @@ class Information:
     precision: Array
     linear: Array
 
-    def information(self, noise: float, known: float, now: Sites) -> Information:  # noqa: ARG002
+    def information(self, noise: float, known: float, now: Sites) -> Information:
         """The same information on x, told by rows of this noise."""
         return self if noise == self.noise else self._times(noise / self.noise, noise)
 
@@ -126,7 +126,7 @@ class Information:
         precision, linear = now()
         return replace(self, precision=precision, linear=linear)
 
-    def scaled(self, factor: float, apart: Sites, now: Sites) -> Information:  # noqa: ARG002
+    def scaled(self, factor: float, apart: Sites, now: Sites) -> Information:
         """The same rows counted `factor` times, beside the prior and tilt of `now`."""
         return self._times(factor, self.noise).beside(now)
 
@@ -179,7 +179,8 @@ class Information:
     def log_evidence(self) -> float:
         """Log-density of all rows under the Gaussians beside them, normalised as priors."""
         volume = self.solution.log_det - float(np.sum(np.log(self.precision)))
-        return -0.5 * (self.count * np.log(2.0 * np.pi * self.noise) + volume + self.misfit)
+        noise = self.count * float(np.log(2.0 * np.pi * self.noise))
+        return -0.5 * (noise + volume + self.misfit)
 
     @property
     def free(self) -> float:

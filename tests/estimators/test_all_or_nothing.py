@@ -10,7 +10,7 @@ pytest.importorskip("sklearn")
 from miniamp import channels, learning
 from miniamp.errors import ConflictError, InvalidInputError, InvalidTypeError
 from miniamp.estimators import MiniAMPClassifier, MiniAMPClusterer, MiniAMPRegressor
-from miniamp.evidence.robust import RobustBatch
+from miniamp.evidence import ExactBatch, RobustBatch
 
 ROWS = np.random.default_rng(0).normal(size=(40, 3))
 BAD = {
@@ -77,7 +77,7 @@ def test_an_error_deep_in_the_solver_changes_nothing(kind, error, monkeypatch):
         calls.append(step)
         raise error("deep inside")
 
-    monkeypatch.setattr(RobustBatch, "conclude", fails_late)
+    monkeypatch.setattr(ExactBatch if kind == "regressor" else RobustBatch, "conclude", fails_late)
     # What linear algebra cannot solve is a batch that is refused, in words.
     with pytest.raises(ConflictError if error is np.linalg.LinAlgError else error):
         model.partial_fit(ROWS, y)

@@ -72,7 +72,7 @@ def test_theory_follows_the_stream():
 
     A batch of 80 squared residuals has 16 % of chance, eleven batches together 5 %.
     """
-    model = stream(MiniAMPRegressor(), features=150)
+    model = stream(MiniAMPRegressor(solver="amp"), features=150)
     told = [e for e in model.history_ if e.get("theory_error") and e.get("error")]
     assert len(told) == 11
     assert abs(np.mean([e["error"] / e["theory_error"] for e in told]) - 1.0) < 0.2

@@ -131,6 +131,9 @@ def findings(history: History) -> list[Finding]:
 def _findings(history: History) -> list[Finding]:
     if history and "sampled" in history[-1]:
         return [blocks(history[-1]["sampled"], history[-1]["rows"])]
+    if _forgotten(history):
+        message = history[-1]["conflicts"][0]["message"]
+        return [_changed(f"A batch contradicts what was learned before: {message}.")]
     recent = _window(history)
     if not recent:
         return [*_design(history)]
@@ -156,8 +159,8 @@ def blocks(used: int, rows: int) -> Finding:
 
 
 def _conflicts(history: History) -> Iterator[Finding]:
-    found = history[-1].get("conflicts", ()) if history else ()
-    if found:
+    found = history[-1].get("conflicts", []) if history else []
+    if found and not _forgotten(history):
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         given = not history[-1].get("noise_learned", True)
         yield Finding(
@@ -279,13 +282,23 @@ def _drift(recent: list[Entry], before: list[Entry]) -> list[Finding]:
     if not (grown and surprise > 1.0 + SIGMAS * surprise_std):
         return []
     return [
-        Finding(
-            "drift",
-            f"The stream has changed: the prediction error was {then:.3g} and is {now:.3g}.",
-            "Let old rows fade with {forget=0.9} (or less, if it changes fast), or start over with "
-            "a new estimator.",
-        )
+        _changed(f"The stream has changed: its prediction error was {then:.3g} and is {now:.3g}.")
     ]
+
+
+def _forgotten(history: Sequence[Entry]) -> bool:
+    """Whether the latest batch showed that the stream has changed."""
+    conflicts = history[-1].get("conflicts", []) if history else []
+    return any(done["kind"] == "forgotten" for done in conflicts)
+
+
+def _changed(seen: str) -> Finding:
+    return Finding(
+        "drift",
+        seen,
+        "Let old rows fade with {forget=0.9} (or less, if it changes fast), or start over with a "
+        "new estimator.",
+    )
 
 
 def _design(history: Sequence[Entry]) -> Iterator[Finding]:

@@ -15,18 +15,22 @@ from miniamp.designs import Design
 from miniamp.evidence.auto import Choice, choose
 from miniamp.evidence.base import DrawnRows, check_columns
 from miniamp.info import Adaptation
-from miniamp.posterior import Moments, Posterior, Prior
+from miniamp.posterior import Moments, Posterior
 from miniamp.remembered import Information
 from miniamp.tilt import Tilt
 
 #: Factorisations for a batch at most: the first batch must find the orders of magnitude. Later ones
 #: move hyper-parameters by a few per cent, and most need one.
 FIRST_ROUNDS, ROUNDS = 30, 3
-#: Hyper-parameters that move by less than this part of themselves have settled: far below their own
-#: uncertainty, sqrt(2/n) after n rows.
-SETTLED = 1e-3
+#: Hyper-parameters that move by less than this part of their own standard deviation (that of a
+#: logarithm is sqrt(2/n) after n rows) have settled.
+SETTLED = 0.1
+#: The prior of a coefficient follows the units of its feature when they change by more than this.
+SAME_UNITS = 0.02
 #: A round changes a variance at most by this factor.
 LARGEST_STEP = 10.0
+#: The least number of rows or coefficients that are divided by.
+TINY = 1e-9
 #: The least noise, relative to the mean square of y: sums of squares have 16 digits, and the
 #: residuals are a difference of them.
 LEAST_NOISE = 1e-12
@@ -88,13 +92,16 @@ class Round(NamedTuple):
 
     past: Information  #: before the batch
     seen: Information  #: with the batch, under the hyper-parameters of this round
-    prior: Prior
+    width: Array  #: (N,) variances of the prior before the batch
+    shared: Array  #: (N,) which of them are learned: all but an intercept's
+    factor: float = 1.0  #: by which those are multiplied
     number: int = 0
     health: float = np.nan
     log_evidence: float = np.nan
 
 
 ExactStep = Step[Tilt, Moments, Round]
+NO_TILT = Tilt(np.zeros(()), np.zeros(()))
 
 
 class ExactBatch(DrawnRows[Round]):
@@ -146,7 +153,7 @@ class ExactBatch(DrawnRows[Round]):
         *,
         prior: bool = False,
         noise: bool = False,
-        fixed: Collection[str] = (),
+        fixed: Collection[str] = ("mean",),
         known: float = 0.0,
         reason: str = "",
     ) -> None:
@@ -164,52 +171,47 @@ class ExactBatch(DrawnRows[Round]):
             raise checks.refuse(
                 "prior", repr(belief.prior), "a Gaussian prior", "use RobustBatch for other priors"
             )
-        noise, weights = self._noise()
+        noise, each, count = self._noise()
         past = self._past(belief, noise)
-        each = np.ones(self.rows) if weights is None else weights
         weighted = each * self.y
         seen = past.including(
             self.design.information(each),
             self.design.transposed_times(weighted),
             float(weighted @ self.y),
-            float(each.sum()),
+            count,
         )
-        return Moments(np.zeros(1), np.ones(1)), Round(past, seen, belief.prior)
+        prior, nothing = belief.prior, np.zeros(belief.size)
+        width = prior.moments(nothing, nothing)[1]
+        shared = np.zeros(belief.size, dtype=bool)
+        if self.learns_prior:
+            shared = prior.rescaled(2.0, self.fixed).moments(nothing, nothing)[1] != width
+        return Moments(np.zeros(1), np.ones(1)), Round(past, seen, width, shared)
 
     def refine(self, belief: Posterior, estimate: Moments, memory: Round) -> ExactStep:
-        past, seen, prior, number = memory[:4]
+        past, seen, number = memory.past, memory.seen, memory.number + 1
         try:
             mean, var = seen.solution[:2]
         except np.linalg.LinAlgError:  # beyond working precision: absorb reports it by name
-            nothing = Tilt(np.zeros(()), np.zeros(()))
-            return Step(nothing, estimate, memory, change=np.nan, health=np.nan, solver="exact")
-        if number == 0 or past.count == 0.0:
+            return Step(NO_TILT, estimate, memory, change=np.nan, health=np.nan, solver="exact")
+        if number == 1 or past.count == 0.0:
             told = seen.count - past.count
             before = (past.misfit, past.log_evidence) if past.count else (0.0, 0.0)
             memory = memory._replace(
                 health=max(seen.misfit - before[0], 0.0) / told,
                 log_evidence=seen.log_evidence - before[1],
             )
-        next_prior, next_noise = self._learned(belief, memory)
-        next_belief = belief.remembering(None).with_prior(next_prior)
-        precision, linear = next_belief.gaussian()
-        change = max(
-            float(np.max(np.abs(np.log(precision / seen.precision)))),
-            abs(np.log(next_noise / seen.noise)),
-        )
-        last = number + 1 >= (ROUNDS if past.count else FIRST_ROUNDS)
-        if not (change < SETTLED or last):
-            following = Information(
-                seen.S, seen.b, seen.square, seen.count, next_noise, precision, linear
-            )
-            memory = memory._replace(seen=following, prior=next_prior)
+        following, factor, change = self._learned(belief, memory)
+        last = number >= (ROUNDS if past.count else FIRST_ROUNDS)
+        solved = change < SETTLED or last
         return Step(
-            tilt=Tilt(np.zeros(()), np.zeros(())),
+            tilt=NO_TILT,
             estimate=Moments(mean, var),
-            memory=memory._replace(number=number + 1),
+            memory=memory._replace(number=number)
+            if solved
+            else memory._replace(number=number, seen=following, factor=factor),
             change=change,
             health=memory.health,
-            solved=change < SETTLED or last,
+            solved=solved,
             solver="exact",
             reason=self.reason,
             carried_by=2.0 * self.known if self.learns_noise and self.known else np.inf,
@@ -217,15 +219,17 @@ class ExactBatch(DrawnRows[Round]):
         )
 
     def conclude(self, belief: Posterior, step: ExactStep) -> Posterior:
-        return belief.informed(step.memory.prior, step.memory.seen)
+        prior, factor = belief.prior, step.memory.factor
+        if factor != 1.0:
+            prior = prior.rescaled(float(np.sqrt(factor)), self.fixed)
+        return belief.informed(prior, step.memory.seen)
 
     def total(self, belief: Posterior, step: ExactStep) -> Tilt:
         return belief.tilt + step.memory.seen.field
 
     def cavity(self, step: ExactStep) -> tuple[Array, Array]:
         seen = step.memory.seen
-        _, weights = self._noise()
-        precision = (1.0 if weights is None else weights) / seen.noise
+        precision = self._noise()[1] / seen.noise
         var = self.design.row_powers(seen.solution.root)
         rest = np.maximum(1.0 - precision * var, np.finfo(np.float64).eps)
         omega = (self.design.times(seen.solution.mean) - precision * var * self.y) / rest
@@ -244,14 +248,18 @@ class ExactBatch(DrawnRows[Round]):
         now = self.with_channel(self.plain.with_noise(step.memory.seen.noise))
         return DrawnRows.left_out_score(now, step)
 
-    def _noise(self) -> tuple[float, Array | None]:
-        """The noise of a row that counts once, and how often each counts (None is once)."""
+    def _noise(self) -> tuple[float, Array, float]:
+        """A unit of noise, weights (M,) with which all rows have it, and how many rows these are.
+
+        The unit of noise that differs from row to row is the geometric mean, with which the
+        evidence is the right one.
+        """
         unit, own = self.channel.unweighted().gaussian_noise(), self.channel.gaussian_noise()
         assert unit is not None
         assert own is not None
-        # With the geometric mean for a unit, sum log(var) is that of `count` rows of this noise.
-        noise = float(np.exp(np.mean(np.log(unit))))
-        return noise, np.broadcast_to(noise / own, self.y.shape) if own.size > 1 else None
+        noise = float(np.exp(np.mean(np.log(unit)))) if unit.size > 1 else float(unit)
+        count = float(np.sum(np.broadcast_to(unit / own, self.y.shape)))
+        return noise, np.broadcast_to(noise / own, self.y.shape), count
 
     def _past(self, belief: Posterior, noise: float) -> Information:
         remembered, N = belief.remembered, belief.size
@@ -259,28 +267,39 @@ class ExactBatch(DrawnRows[Round]):
             return Information(np.zeros((N, N)), np.zeros(N), 0.0, 0.0, noise, *belief.gaussian())
         return remembered.information(noise, self.known, belief.gaussian)
 
-    def _learned(self, belief: Posterior, memory: Round) -> tuple[Prior, float]:
-        """Prior and noise after one step of MacKay's fixed point."""
-        seen, prior = memory.seen, memory.prior
-        mean, var = seen.solution[:2]
-        nothing = np.zeros(belief.size)
-        centre, width = prior.moments(nothing, nothing)
-        # The intercept is not among the coefficients that share a width.
-        shared = prior.rescaled(2.0, self.fixed).moments(nothing, nothing)[1] != width
-        signal = float(np.sum((width * np.diagonal(seen.S))[shared])) / seen.count
+    def _learned(self, belief: Posterior, memory: Round) -> tuple[Information, float, float]:
+        """After one step of MacKay's fixed point: the information, the factor, and the change.
+
+        The change is in standard deviations of what is learned.
+        """
+        seen, width, shared = memory.seen, memory.width, memory.shared
+        now = np.where(shared, memory.factor * width, width)
+        signal = float(np.sum((now * np.diagonal(seen.S))[shared])) / seen.count
         share = signal / (signal + seen.noise)
-        noise = seen.noise
+        noise, factor, change = seen.noise, memory.factor, 0.0
         if self.learns_noise:
-            free = max(seen.free, LEAST_NOISE * seen.count)
+            free = max(seen.free, TINY)
             noise = _step(noise, (seen.residual + share * noise) / free)
             power = seen.square / seen.count
             noise = float(np.clip(noise, LEAST_NOISE * power, power)) if power > 0.0 else noise
-        if self.learns_prior and shared.any():
-            used = np.sum((1.0 - var * (seen.precision - belief.tilt.A))[shared])
-            moved = float(np.sum((np.square(mean - centre) / width)[shared])) + 1.0 - share
-            factor = _step(1.0, moved / max(float(used), LEAST_NOISE))
-            prior = prior.rescaled(float(np.sqrt(factor)), self.fixed)
-        return prior, noise
+            change = abs(np.log(noise / seen.noise)) * np.sqrt(0.5 * free)
+        precision = 1.0 / width
+        linear = belief.gaussian()[1]
+        if shared.any():
+            mean, var = seen.solution[:2]
+            used = float(np.sum((1.0 - var * (seen.precision - belief.tilt.A))[shared]))
+            moved = float(np.sum((np.square(mean) / now)[shared])) + 1.0 - share
+            factor *= _step(1.0, moved / max(used, TINY))
+            precision = np.where(shared, 1.0 / (factor * width), precision)
+            change = max(
+                change, abs(np.log(factor / memory.factor)) * np.sqrt(0.5 * max(used, 1.0))
+            )
+        precision = precision + belief.tilt.A
+        units = float(np.max(np.abs(np.log(precision / seen.precision))))
+        if units > SAME_UNITS:
+            change = max(change, units / SAME_UNITS)
+        after = Information(seen.S, seen.b, seen.square, seen.count, noise, precision, linear)
+        return after, factor, change
 
 
 def _step(old: float, new: float) -> float:

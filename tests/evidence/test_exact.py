@@ -1,0 +1,237 @@
+"""Rows under a Gaussian prior and Gaussian noise: the posterior in closed form, however cut."""
+
+import numpy as np
+import pytest
+from scipy import sparse, stats
+
+from miniamp import Posterior, absorb, channels, load, priors
+from miniamp.designs import as_design
+from miniamp.errors import InvalidInputError
+from miniamp.estimators import MiniAMPRegressor, merge
+from miniamp.evidence import ExactBatch, RobustBatch, choose_exact, forecast
+from miniamp.streams.beliefs import decode_belief, encode_belief
+
+NOISE, WIDTH = 0.3, 0.7
+
+
+def problem(rows=60, features=12, seed=0):
+    """Correlated rows, coefficients of variance WIDTH and noise of variance NOISE."""
+    rng = np.random.default_rng(seed)
+    Phi = rng.normal(size=(rows, features)) + rng.normal(size=(rows, 1))
+    x = np.sqrt(WIDTH) * rng.normal(size=features)
+    return Phi, Phi @ x + np.sqrt(NOISE) * rng.normal(size=rows)
+
+
+def closed_form(Phi, y, weights=1.0):
+    weights = np.broadcast_to(weights, y.shape)
+    K = (Phi.T * weights) @ Phi / NOISE + np.eye(Phi.shape[1]) / WIDTH
+    covariance = np.linalg.inv(K)
+    return covariance @ (Phi.T @ (weights * y)) / NOISE, covariance
+
+
+def absorbed(Phi, y, cuts, kind=ExactBatch, **options):
+    belief = Posterior(priors.Gaussian(var=WIDTH), Phi.shape[1], memory=Phi.shape[1])
+    infos = []
+    for part in np.array_split(np.arange(len(y)), cuts):
+        rows = kind(Phi[part], y[part], channels.Gaussian(NOISE))
+        belief, info = absorb(belief, rows, **options)
+        infos.append(info)
+    return belief, infos
+
+
+@pytest.mark.parametrize("cuts", [1, 4, 60])
+def test_posterior_is_the_closed_form_however_the_rows_are_cut(cuts):
+    Phi, y = problem()
+    belief, infos = absorbed(Phi, y, cuts)
+    mean, covariance = closed_form(Phi, y)
+    np.testing.assert_allclose(belief.mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(belief.var, np.diag(covariance), rtol=1e-9)
+    new = np.random.default_rng(1).normal(size=(5, 12))
+    found = forecast(belief, new, channels.Gaussian(NOISE))
+    np.testing.assert_allclose(found[0], new @ mean, rtol=1e-9)
+    np.testing.assert_allclose(
+        found[1], NOISE + np.einsum("ij,jk,ik->i", new, covariance, new), rtol=1e-9
+    )
+    assert {info.solver for info in infos} == {"exact"}
+
+
+@pytest.mark.parametrize("cuts", [1, 3, 60])
+def test_log_evidence_of_the_batches_adds_up_to_the_marginal_likelihood(cuts):
+    Phi, y = problem()
+    total = sum(info.log_evidence for info in absorbed(Phi, y, cuts)[1])
+    law = stats.multivariate_normal(cov=NOISE * np.eye(60) + WIDTH * Phi @ Phi.T)
+    assert total == pytest.approx(law.logpdf(y), abs=1e-10 * abs(law.logpdf(y)))
+
+
+def test_equals_the_robust_solver_with_full_memory_when_rows_are_forgotten():
+    Phi, y = problem()
+    a, b = (absorbed(Phi, y, 4, kind, forget=0.6)[0] for kind in (ExactBatch, RobustBatch))
+    np.testing.assert_allclose(a.mean, b.mean, rtol=1e-6)
+    np.testing.assert_allclose(a.var, b.var, rtol=1e-6)
+
+
+def test_weights_count_rows_so_many_times():
+    Phi, y = problem(seed=3)
+    weights = np.random.default_rng(4).uniform(0.2, 3.0, size=60)
+    rows = ExactBatch(Phi, y, channels.Gaussian(NOISE)).weighted(weights)
+    belief, _ = absorb(Posterior(priors.Gaussian(var=WIDTH), 12), rows)
+    mean, covariance = closed_form(Phi, y, weights)
+    np.testing.assert_allclose(belief.mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(belief.var, np.diag(covariance), rtol=1e-9)
+
+
+def test_noise_that_differs_from_row_to_row_has_the_right_evidence():
+    Phi, y = problem(seed=5)
+    var = np.random.default_rng(6).uniform(0.1, 2.0, size=60)
+    _, info = absorb(
+        Posterior(priors.Gaussian(var=WIDTH), 12), ExactBatch(Phi, y, channels.Gaussian(var))
+    )
+    law = stats.multivariate_normal(cov=np.diag(var) + WIDTH * Phi @ Phi.T)
+    assert info.log_evidence == pytest.approx(law.logpdf(y), rel=1e-10)
+
+
+def test_sparse_rows_give_the_same():
+    rng = np.random.default_rng(0)
+    Phi = np.where(rng.random((60, 12)) < 0.3, rng.normal(size=(60, 12)), 0.0)
+    y = Phi @ rng.normal(size=12) + np.sqrt(NOISE) * rng.normal(size=60)
+    dense, _ = absorbed(Phi, y, 1)
+    rows = ExactBatch(sparse.csr_array(Phi), y, channels.Gaussian(NOISE))
+    other, _ = absorb(Posterior(priors.Gaussian(var=WIDTH), 12), rows)
+    np.testing.assert_allclose(other.mean, dense.mean, rtol=1e-9)
+    np.testing.assert_allclose(
+        forecast(other, sparse.csr_array(Phi), channels.Gaussian(NOISE))[1],
+        forecast(dense, Phi, channels.Gaussian(NOISE))[1],
+        rtol=1e-9,
+    )
+
+
+def test_a_belief_goes_from_remembered_rows_to_products_and_back():
+    Phi, y = problem()
+    mean, covariance = closed_form(Phi, y)
+    belief, halves = (
+        Posterior(priors.Gaussian(var=WIDTH), 12, memory=12),
+        np.array_split(range(60), 4),
+    )
+    for part, kind in zip(halves, (RobustBatch, ExactBatch, RobustBatch, ExactBatch), strict=True):
+        belief, _ = absorb(belief, kind(Phi[part], y[part], channels.Gaussian(NOISE)))
+    np.testing.assert_allclose(belief.mean, mean, rtol=1e-6)
+    np.testing.assert_allclose(belief.var, np.diag(covariance), rtol=1e-6)
+
+
+def test_change_of_units_prior_and_tilt_keep_the_closed_form():
+    Phi, y = problem()
+    belief, _ = absorbed(Phi, y, 2)
+    factor = np.linspace(0.5, 2.0, 12)
+    stretched = belief.stretched(factor)
+    rows = Phi / factor
+    np.testing.assert_allclose(
+        forecast(stretched, rows, channels.Gaussian(NOISE))[1],
+        forecast(belief, Phi, channels.Gaussian(NOISE))[1],
+        rtol=1e-9,
+    )
+    again = stretched.with_prior(priors.Gaussian(var=WIDTH))
+    K = rows.T @ rows / NOISE + np.eye(12) / WIDTH
+    np.testing.assert_allclose(again.var, np.diag(np.linalg.inv(K)), rtol=1e-9)
+
+
+def test_files_keep_every_bit():
+    belief, _ = absorbed(*problem(), 3)
+    again = decode_belief(encode_belief(belief))
+    np.testing.assert_array_equal(again.mean, belief.mean)
+    np.testing.assert_array_equal(again.information.S, belief.information.S)
+
+
+@pytest.mark.parametrize("rows", [8, 60, 1000])
+def test_learned_hyper_parameters_are_at_the_largest_evidence(rows):
+    """Within a tenth of their standard deviation, or the pull of the one row beside them."""
+    Phi, y = problem(rows, 30, seed=rows)
+    start = ExactBatch(Phi, y, channels.Gaussian(np.var(y) / 2), prior=True, noise=True)
+    belief, info = absorb(Posterior(priors.Gaussian(var=1.0), 30), start)
+    assert info.converged
+    width, noise = float(belief.prior.var), belief.information.noise
+
+    def evidence(log_width, log_noise):
+        cov = np.exp(log_noise) * np.eye(rows) + np.exp(log_width) * Phi @ Phi.T
+        signal = np.exp(log_width) * np.sum(Phi**2) / rows
+        share = signal / (signal + np.exp(log_noise))
+        return stats.multivariate_normal(cov=cov).logpdf(y) + 0.5 * np.log(share * (1.0 - share))
+
+    best = evidence(np.log(width), np.log(noise))
+    for step in (-0.5, 0.5):
+        assert evidence(np.log(width) + step, np.log(noise)) < best + 0.05
+        assert evidence(np.log(width), np.log(noise) + step) < best + 0.05
+
+
+def test_priors_and_channels_that_are_not_gaussian_are_refused():
+    Phi, y = problem()
+    with pytest.raises(InvalidInputError, match="RobustBatch"):
+        ExactBatch(Phi, np.sign(y), channels.Probit())
+    with pytest.raises(InvalidInputError, match="RobustBatch"):
+        absorb(Posterior(priors.Laplace(), 12), ExactBatch(Phi, y, channels.Gaussian()))
+
+
+def test_choice_depends_on_cost_and_on_the_limit_of_memory():
+    rng, channel = np.random.default_rng(0), channels.Gaussian()
+    few, many = Posterior(priors.Gaussian(), 20), Posterior(priors.Gaussian(), 600)
+    narrow = as_design(rng.normal(size=(30, 20)))
+    wide = as_design(rng.normal(size=(200, 600)))
+    shifted = as_design(rng.normal(size=(200, 600)) + 1.0)
+    assert choose_exact(narrow, few, channel).solver == "exact"
+    assert choose_exact(narrow, few, channel, memory=5) is None
+    assert choose_exact(wide, many, channel) is None  # independent: AMP is cheaper
+    assert choose_exact(shifted, many, channel).solver == "exact"
+    assert choose_exact(as_design(shifted.toarray()[:20]), many, channel) is None
+
+
+def streamed(X, y, size, **parameters):
+    model = MiniAMPRegressor(**parameters)
+    for k in range(0, len(y), size):
+        model.partial_fit(X[k : k + size], y[k : k + size])
+    return model
+
+
+def test_regressor_takes_it_and_the_cut_of_the_stream_does_not_matter():
+    """400 rows, 10 features, seed 0: means within .02 posterior standard deviations, those .5 %.
+
+    Units of the features come from the first 32 rows, and hyper-parameters settle within a tenth of
+    their standard deviation.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 10)) + rng.normal(size=(400, 1))
+    y = X @ rng.normal(size=10) + 2.0 + rng.normal(size=400)
+    whole = MiniAMPRegressor(batch_size=400).fit(X, y)
+    assert whole.history_[-1]["solver"] == "exact"
+    for size in (1, 5, 20, 100):
+        model = streamed(X, y, size)
+        assert np.max(np.abs(model.coef_ - whole.coef_) / whole.coef_std_) < 0.02
+        np.testing.assert_allclose(model.coef_std_, whole.coef_std_, rtol=5e-3)
+        assert model.noise_ == pytest.approx(whole.noise_, rel=0.01)
+
+
+def test_regressor_resumes_bit_for_bit_and_merges(tmp_path):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(300, 6)) + rng.normal(size=(300, 1))
+    y = X @ rng.normal(size=6) + 0.5 * rng.normal(size=300)
+    model = streamed(X[:200], y[:200], 50)
+    model.save(tmp_path / "m.amp")
+    again = load(tmp_path / "m.amp")
+    for one in (model, again):
+        one.partial_fit(X[200:], y[200:])
+    np.testing.assert_array_equal(model.coef_, again.coef_)
+    np.testing.assert_array_equal(model.covariance(), again.covariance())
+    with pytest.warns(UserWarning, match="merged"):
+        both = merge(streamed(X[:150], y[:150], 50), streamed(X[150:], y[150:], 50))
+    assert np.max(np.abs(both.coef_ - model.coef_) / model.coef_std_) < 0.5
+    both.partial_fit(X, y)
+
+
+def test_one_outlier_is_down_weighted_and_named():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(300, 5))
+    y = X @ np.ones(5) + 0.1 * rng.normal(size=300)
+    y[217] = 50.0
+    with pytest.warns(UserWarning, match="row 17"):
+        model = streamed(X, y, 100)
+    assert model.history_[-1]["solver"] == "exact"
+    assert np.max(np.abs(model.coef_ - 1.0)) < 5.0 * model.coef_std_.max()
+    assert model.noise_ == pytest.approx(0.01, rel=0.3)
