@@ -217,7 +217,7 @@ class Posterior:
         """This belief with the tilt of `part` at `where`."""
         A, B = (np.array(np.broadcast_to(a, self.size)) for a in (self.tilt.A, self.tilt.B))
         A[where], B[where] = part.tilt.A, part.tilt.B
-        return self._but(tilt=Tilt(A, B))
+        return self._but(tilt=Tilt(A, B))._beside()
 
     def _but(self, **changes: object) -> Self:
         new = object.__new__(type(self))
