@@ -12,7 +12,7 @@ from miniamp.designs import Design
 from miniamp.designs.row_blocks import triangle
 from miniamp.evidence.linear import ROUNDING, TINY, Joint, RowSites, Sites, Spectrum, solve
 from miniamp.posterior import Posterior
-from miniamp.remembered import Remembered
+from miniamp.remembered import Information, Remembered
 from miniamp.tilt import Tilt
 
 #: Rounds of matching the variances, at most, and the share of a precision that ends them: the first
@@ -23,7 +23,9 @@ ROUNDS, MATCHED = 8, 1e-3
 class Stack:
     """Dense rows with unit noise, remembered ones above new ones; at most N of them."""
 
-    def __init__(self, held: Design, rows: RowSites, remembered: Remembered | None) -> None:
+    def __init__(
+        self, held: Design, rows: RowSites, remembered: Remembered | Information | None
+    ) -> None:
         self.held, self.rows, self.remembered = held, rows, remembered
         root = np.sqrt(rows.precision)
         R, t = held.weighted(root, rows.linear / root)
