@@ -256,3 +256,29 @@ def test_checkpoints_of_every_released_format_load_for_ever(path):
     got = getattr(model, expected["method"])
     got = got(np.array(expected["X"])) if callable(got) else got
     np.testing.assert_allclose(np.asarray(got), expected["values"], rtol=1e-9)
+
+
+@pytest.mark.parametrize("place", ["size", "features", "targets", "dim"])
+def test_sizes_in_a_checkpoint_take_no_memory(place, model, tmp_path):
+    """A size of 2^31 took 16 GB and 31 s before it was compared with the arrays."""
+    import tracemalloc
+
+    def enlarge(value):
+        if isinstance(value, dict):
+            return {k: 2**31 if k == place else enlarge(v) for k, v in value.items()}
+        return [enlarge(v) for v in value] if isinstance(value, list) else value
+
+    if place == "dim":
+        belief = beliefs.encode_belief(miniamp.priors.OneHot(3))
+        tree = {"belief": enlarge(belief)}
+    else:
+        tree = enlarge(container.unpacked(model.read_bytes()))
+    path = tmp_path / "large.amp"
+    path.write_bytes(container.packed(tree))
+    tracemalloc.start()
+    try:
+        with pytest.raises(CheckpointError):
+            (load if place == "dim" else miniamp.load)(path)
+        assert tracemalloc.get_traced_memory()[1] < 50e6
+    finally:
+        tracemalloc.stop()

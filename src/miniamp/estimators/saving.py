@@ -116,14 +116,15 @@ class SaveMixin(ABC):
         return new
 
     def _try_out(self) -> None:
-        """Predict a row of zeros: what was restored must fit together, whoever wrote it."""
+        """Predict rows of zeros: what was restored must fit together, whoever wrote it."""
         n: object = getattr(self, "n_features_in_", None)
         if not isinstance(n, (int, np.integer)) or n < 1:
             raise checks.refuse("n_features_in_", repr(n), "a whole number >= 1", "save it again")
-        row = np.zeros((1, n)) if n <= DENSE_TRIAL else sp.csr_array((1, n))
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # about names that zeros do not have
-            self.predict(row)  # type: ignore[attr-defined]  # of every estimator here
+            for k in (2, 3):  # a number of rows that an array has by chance would be broadcast
+                rows = np.zeros((k, n)) if n <= DENSE_TRIAL else sp.csr_array((k, n))
+                self.predict(rows)  # type: ignore[attr-defined]  # of every estimator here
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

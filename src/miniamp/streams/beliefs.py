@@ -22,6 +22,8 @@ from miniamp.posterior import Posterior
 
 #: The key that marks an encoded object.
 KIND = "@"
+#: Dimensions of priors of rows, for which their constructors take memory.
+MAX_DIMENSION = 1_000_000
 _PLAIN = frozenset([type(None), bool, int, float, str])
 #: Where classes are found, and what is put before their names in files.
 _PACKAGES: tuple[tuple[ModuleType, str], ...] = (
@@ -224,6 +226,9 @@ def _object_of(cls: type, fields: Fields) -> object:
     """The object of these fields, with their very bits."""
     if issubclass(cls, Posterior):
         return _belief_of(cls, fields)
+    for name, value in fields.items():
+        if type(value) is int and abs(value) > MAX_DIMENSION:
+            raise ValueError(f"{name} = {value}, expected at most {MAX_DIMENSION}")
     thing = cls(**fields)
     for name, saved in fields.items():
         # A constructor may divide weights by their sum once more, which moves the last bit.
@@ -240,10 +245,13 @@ def _belief_of(cls: type[Posterior], fields: Fields) -> Posterior:
     """A belief: the constructor checks what it takes, and the rest must be there by name."""
     if set(fields) != set(_field_names(cls)):
         raise ValueError(f"expected {', '.join(_field_names(cls))}")
+    saved = fields["tilt"]
+    # First, as the constructor takes memory for `size` coefficients.
+    if not isinstance(saved, tilt.Tilt) or np.shape(saved.B)[:1] != (fields["size"],):
+        raise ValueError(f"a tilt that is not one of {fields['size']} coefficients")
     start = {name: fields[name] for name in ("prior", "size", "memory")}
     new = cls(**start)  # type: ignore[arg-type]  # checked there
-    saved = fields["tilt"]
-    if not isinstance(saved, tilt.Tilt) or saved.B.shape != new.tilt.B.shape:
+    if saved.B.shape != new.tilt.B.shape:
         raise ValueError(f"a tilt that is not one of {new.size} coefficients")
     new.__dict__.update({name: value for name, value in fields.items() if name != "prior"})
     return new
