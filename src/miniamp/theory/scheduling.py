@@ -36,6 +36,9 @@ MORE = (1, 2, 3, 5, 10)
 HALVINGS = 14
 #: Sizes smaller than this, in units of the largest, are dropped.
 DUST = 1e-6
+#: The last batches, so many, are made as small as a target allows: the first already are, to the
+#: grid's 1e-4, and each costs a search through all that come after it.
+SHRUNK = 5
 #: Positions in a long schedule at which rows that are left over are tried.
 PLACES = 6
 #: Equal batches are followed for so many times the rows of the schedule at most.
@@ -276,7 +279,7 @@ class _Ways:
         assert self.goal is not None
         best = list(sizes)
         laws = [law for law, _ in stream(self.law, (self._batch(size) for size in sizes))]
-        for k in reversed(range(len(best))):
+        for k in reversed(range(max(len(best) - SHRUNK, 0), len(best))):
             before = laws[k - 1] if k else self.law
             low, high = 0.0, best[k]
             for _ in range(HALVINGS):
