@@ -24,8 +24,9 @@ __all__ = ["Learn", "Model", "Solver", "initial"]
 
 #: Rounds of EM on the first batch, which must find the orders of magnitude, and on a later one.
 FIRST_ROUNDS, ROUNDS = 12, 3
-#: A round that moves no hyper-parameter by more than this part of itself is the last.
-SETTLED = 0.01
+#: A round that moves no hyper-parameter by more than this part of itself is the last, of the first
+#: batch and of a later one, which moves them by less than chance does.
+SETTLED, SETTLED_LATER = 0.01, 0.03
 #: Steps of EM for the prior in a round, at fixed tilts: they cost one pass over N numbers each.
 PRIOR_STEPS = 5
 #: Steps of EM for the noise of the first batch, at fixed cavities: EM is slow where the noise is
@@ -169,7 +170,8 @@ class Learn:
             health=health,
             carried_by=min(step.carried_by, known),
             # Rounds are cut short on purpose: what must have converged is the solution of the rows.
-            solved=change < SETTLED or (last and attempt.info.converged),
+            solved=change < (SETTLED_LATER if model.batches else SETTLED)
+            or (last and attempt.info.converged),
             ended=last,
         )
 

@@ -177,6 +177,8 @@ class Posterior:
         The prior stays, and is that of the new units from now on. `factor` is positive, one number
         or (N,).
         """
+        if np.all(factor == 1.0):
+            return self
         old, tilt = self.remembered, self.tilt.stretched(factor)
         return self._but(tilt=tilt, remembered=None if old is None else old.stretched(factor))
 

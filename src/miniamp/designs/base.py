@@ -169,8 +169,9 @@ class Design(ABC):
         return np.asarray(scaled.T @ scaled)
 
     def column_variances(self, K: Array) -> Array:
-        """Diagonal of Phi' K Phi, (N,), for symmetric K (M, M)."""
+        """Diagonal of Phi' K Phi, (N,), for symmetric K (M, M): its lower triangle is read."""
         rows, out = self.toarray(), np.empty(self.shape[1])
+        K = np.tril(K) + np.tril(K, -1).T
         for block in row_blocks(self.shape[1], self.shape[0]):
             part = rows[:, block]
             out[block] = np.einsum("ij,ij->j", part, K @ part)

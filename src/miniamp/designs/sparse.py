@@ -118,7 +118,7 @@ class Sparse(Swept):
 
     def column_variances(self, K: Array) -> Array:
         out = np.empty(self.shape[1])
-        self._kernels.column_variances(*self._by_columns, np.ascontiguousarray(K), out)
+        self._kernels.column_variances(*self._by_columns, np.ascontiguousarray(K.T), out)
         return out
 
     def row_variances(self, root: Array | None, D: Array) -> Array:
@@ -129,6 +129,10 @@ class Sparse(Swept):
         return np.asarray(alone - np.einsum("ij,ij->i", known, known))
 
     def used_columns(self) -> tuple[NDArray[np.intp], Design]:
+        return self._used_columns
+
+    @cached_property
+    def _used_columns(self) -> tuple[NDArray[np.intp], Design]:
         used, indices = np.unique(self.Phi.indices, return_inverse=True)
         kept = (self.Phi.data, indices.astype(np.int32), self.Phi.indptr)
         narrow = Sparse.__new__(Sparse)  # its entries have been checked

@@ -287,12 +287,12 @@ def column_variances(
     K: Array,
     out: Array,
 ) -> None:
-    """out = diag(Phi' K Phi) for symmetric K, from compressed columns."""
+    """out = diag(Phi' K Phi) for the upper triangle of a symmetric K, from compressed columns."""
     for i in range(len(ends) - 1):
         total = 0.0
         for k in range(ends[i], ends[i + 1]):
             row, along = K[places[k]], 0.0
-            for j in range(ends[i], k):
+            for j in range(k + 1, ends[i + 1]):
                 along += row[places[j]] * entries[j]
             total += entries[k] * (2.0 * along + row[places[k]] * entries[k])
         out[i] = total

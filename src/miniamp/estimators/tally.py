@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import logit
 
@@ -47,7 +48,7 @@ class Tally:
         """The tally that also knows the range of these rows."""
         if X.shape[1] == 0:
             return self
-        low, high = (_dense(reduced(axis=0)) for reduced in (X.min, X.max))
+        low, high = _range(X)
         if len(self.low):
             low, high = np.minimum(low, self.low), np.maximum(high, self.high)
         return replace(self, low=low, high=high)
@@ -120,6 +121,13 @@ def _places(values: Array, bins: int, widest: float) -> NDArray[np.int64]:
     return np.clip(np.nan_to_num(scaled, posinf=bins, neginf=0.0), 0, bins - 1).astype(np.int64)
 
 
-def _dense(values: Matrix) -> Array:
-    dense = values if isinstance(values, np.ndarray) else values.toarray()
-    return np.asarray(dense, dtype=float).ravel()
+def _range(X: Matrix) -> tuple[Array, Array]:
+    """Smallest and largest value of each column; of sparse ones most have no entry but zeros."""
+    if isinstance(X, np.ndarray):
+        return X.min(axis=0).astype(float), X.max(axis=0).astype(float)
+    X = sp.csr_array(X)
+    full = np.bincount(X.indices, minlength=X.shape[1]) == X.shape[0]
+    low, high = np.where(full, np.inf, 0.0), np.where(full, -np.inf, 0.0)
+    np.minimum.at(low, X.indices, X.data)
+    np.maximum.at(high, X.indices, X.data)
+    return low, high

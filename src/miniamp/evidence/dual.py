@@ -78,18 +78,22 @@ class DualSolution:
         K *= self._root
         K[np.diag_indices_from(K)] += 1.0
         self._lower = cholesky(K)
-        t = rows.linear / self._root
-        self._target = t
-        #: K^-1 (t - Phi D linear) in units of the rows' noise
-        self._g = linalg.cho_solve((self._lower, True), t - self._root * start, check_finite=False)
+        #: K^-1 (t - Phi D linear), in units of the rows' noise
+        off = rows.linear / self._root - self._root * start
+        self._g = linalg.cho_solve((self._lower, True), off, check_finite=False)
+
+    @cached_property
+    def _inverse(self) -> Array:
+        """K^-1, its lower triangle, in the place of the factor, which is not needed again."""
+        lower, self._lower = self._lower, np.empty((0, 0))
+        return np.asarray(linalg.lapack.dpotri(lower, lower=1, overwrite_c=1)[0])
 
     def left_out(self) -> tuple[Array, Array]:
         """Mean and variance of each row . x without the row itself, (M,) each; see `Joint`."""
-        inverse, _ = linalg.lapack.dtrtri(self._lower, lower=1)
-        k = np.einsum("ij,ij->j", inverse, inverse)
-        omega = self._target - self._g / k
+        k = np.diagonal(self._inverse)
         V = np.maximum(1.0 / k - 1.0, ROUNDING)
-        return omega / self._root, np.maximum(V / self.rows.precision, TINY)
+        omega = (self.rows.linear / self._root - self._g / k) / self._root
+        return omega, np.maximum(V / self.rows.precision, TINY)
 
     def absorbed(self, belief: Posterior) -> Posterior:
         """The belief tilted by what the rows say; it remembers none of them."""
@@ -99,11 +103,9 @@ class DualSolution:
     def _marginals(self) -> tuple[Array, Array, Tilt]:
         """Mean, variance and field, without a difference of nearly equal numbers; see `solve`."""
         D, linear = 1.0 / self.sites.precision, self.sites.linear
-        inverse, _ = linalg.lapack.dpotri(self._lower, lower=1)
-        inverse *= self._root[:, None]
-        inverse *= self._root
-        inverse += np.tril(inverse, -1).T
-        q = self.design.column_variances(inverse)
+        weighted = self._inverse.T * self._root[:, None]
+        weighted *= self._root
+        q = self.design.column_variances(weighted.T)
         rest = np.maximum(1.0 - D * q, np.finfo(np.float64).eps)
         pull = self.design.transposed_times(self._root * self._g)
         field = Tilt(q / rest, (pull + D * q * linear) / rest)

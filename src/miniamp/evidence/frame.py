@@ -113,21 +113,27 @@ class Frame:
         over by `stretch`.
         """
         if scipy.sparse.issparse(Phi):
-            self._check(Phi)
-            rows = scipy.sparse.csr_array(Phi)
-            count = np.bincount(rows.indices[rows.data != 0.0], minlength=len(self.centre))
-            squares = np.square(rows.data, dtype=np.float64)
-            power = np.bincount(rows.indices, squares, len(self.centre))
-            first = replace(self, started=np.logical_or(self.started, count > 0))
-            varied = np.ones(len(count), dtype=bool)
-        else:
-            first, part = self.seeing(Phi), checked_matrix(Phi)
-            power, count = np.sum(np.square(part - first.centre), axis=0), part.shape[0]
-            varied = first.scale > 0.0
-        counted = self.counted + count
-        power += self.counted * np.square(self.scale)
-        scale = np.sqrt(power / np.maximum(counted, 1)) * varied
+            return self._following_sparse(scipy.sparse.csr_array(Phi))
+        first, part = self.seeing(Phi), checked_matrix(Phi)
+        counted = self.counted + part.shape[0]
+        power = np.sum(np.square(part - first.centre), axis=0)
+        power = power + self.counted * np.square(self.scale)
+        scale = np.where(first.scale > 0.0, np.sqrt(power / counted), 0.0)
         return replace(first, scale=np.where(scale > 0.0, scale, first.scale), counted=counted)
+
+    def _following_sparse(self, Phi: scipy.sparse.csr_array) -> Frame:
+        """Only features with an entry are looked at: most of a million have none."""
+        self._check(Phi)
+        filled = Phi.data != 0.0
+        where, places = np.unique(Phi.indices[filled], return_inverse=True)
+        count = np.bincount(places)
+        power = np.bincount(places, np.square(Phi.data[filled], dtype=np.float64))
+        scale, started = self.scale.copy(), self.started.copy()
+        counted = np.array(np.broadcast_to(self.counted, scale.shape))
+        power += counted[where] * np.square(scale[where])
+        counted[where] += count
+        scale[where], started[where] = np.sqrt(power / counted[where]), True
+        return replace(self, scale=scale, started=started, counted=counted)
 
     def stretch(self, new: Frame, *, intercept: bool = True) -> Array:
         """By how much the coefficients grow, (N,) or (N + 1,), when their features' units do."""
@@ -141,27 +147,25 @@ class Frame:
         Features that have not yet varied are zero.
         """
         self._check(Phi)
-        unit = np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0.0)
         if scipy.sparse.issparse(Phi):
-            return self._sparse_rows(scipy.sparse.csr_array(Phi), unit, intercept)
+            return self._sparse_rows(scipy.sparse.csr_array(Phi), intercept)
+        unit = np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0.0)
         Phi = checked_matrix(Phi)
         framed = np.ones((Phi.shape[0], Phi.shape[1] + intercept))
         framed[:, : Phi.shape[1]] = (Phi - self.centre) * unit
         return framed
 
-    def _sparse_rows(
-        self, Phi: scipy.sparse.csr_array, unit: Array, intercept: bool
-    ) -> scipy.sparse.csr_array:
-        """The stored entries in these units, and a one at the end of each row.
+    def _sparse_rows(self, Phi: scipy.sparse.csr_array, intercept: bool) -> scipy.sparse.csr_array:
+        """The stored entries in their units, and a one at the end of each row.
 
         A feature that has never been seen is in the units that others have: its coefficient is as
         unknown as theirs were.
         """
-        seen = self.scale > 0.0
-        if not seen.all():
-            usual = np.sqrt(np.mean(np.square(self.scale[seen]))) if seen.any() else 1.0
-            unit = np.where(seen, unit, 1.0 / usual)
-        entries = Phi.data * unit[Phi.indices].astype(Phi.data.dtype)
+        units = self.scale[Phi.indices]
+        if not units.all():
+            seen = self.scale[self.scale > 0.0]
+            units[units == 0.0] = np.sqrt(np.mean(np.square(seen))) if len(seen) else 1.0
+        entries = Phi.data / units.astype(Phi.data.dtype)
         (M, N), indices, ends = Phi.shape, Phi.indices, Phi.indptr
         if not intercept:
             return scipy.sparse.csr_array((entries, indices, ends), shape=(M, N))

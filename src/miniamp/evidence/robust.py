@@ -41,6 +41,8 @@ CAREFUL_STEP, CAREFUL_FROM = 0.2, 100
 #: Solved once means and variances are off by this part of a posterior standard deviation: far below
 #: what the approximation itself costs.
 ENOUGH = 1e-4
+#: The same where only the sites of the rows have to settle, and no coefficient waits for another.
+ROWS_ENOUGH = 1e-3
 #: So many iterations are a failure: one of 64 designs above took more, at an error that was fine.
 LONGEST = 400
 #: Coefficients get a scale each when one step that way makes the belief so much wider: some of them
@@ -193,7 +195,7 @@ class RobustBatch(DrawnRows[State]):
         size = STEP if state.iterations < CAREFUL_FROM else CAREFUL_STEP
         size = size if state.iterations else 1.0
         rows = rows if state.fixed else state.rows.towards(rows, size)
-        if state.exact and residual >= ENOUGH and not ended:
+        if state.exact and residual >= ROWS_ENOUGH and not ended:
             # Only the rows' sites have to settle: no coefficient is looked at meanwhile.
             then = seen._replace(rows=rows)
             nothing = Tilt(np.zeros(()), np.zeros(()))
@@ -208,7 +210,7 @@ class RobustBatch(DrawnRows[State]):
             )
             new, sites = matching
             residual = max(residual, _mismatch(new, now.field.A + sites.precision, now))
-        solved = residual < ENOUGH or _resolved(new, self.channel)
+        solved = residual < (ROWS_ENOUGH if state.exact else ENOUGH) or _resolved(new, self.channel)
         step = Step(
             tilt=now.field,
             estimate=new,
