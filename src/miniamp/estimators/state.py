@@ -129,9 +129,13 @@ class FitState:
             rows = rows.thinned(MOST_WAITING)
         return replace(self, waiting=rows)
 
-    @cached_property
+    @property
     def settled(self) -> FitState:
         """The state that has learned from the waiting rows too: what can be asked for now."""
+        return self if self.waiting is None else self._settled  # one that keeps itself stays
+
+    @cached_property
+    def _settled(self) -> FitState:
         return self if self.waiting is None else self._after(self.waiting)
 
     @property
@@ -204,7 +208,7 @@ class FitState:
 
     def _learned(self, design: Design, rows: Rows, scores: Entry) -> FitState:
         """The state that has learned from these rows, standardised in the design."""
-        make = self._solver(design)
+        make, forget = self._solver(design), self.settings.forget**rows.calls
         learned, infos = [], []
         with warnings.catch_warnings():
             # A second attempt is recorded in the history as a remedy.
@@ -212,9 +216,7 @@ class FitState:
             for model, y in zip(self.models, self._standardised(rows.Y).T, strict=True):
                 if rows.weights is not None:
                     model = replace(model, channel=model.channel.weighted(rows.weights))
-                after, info = self._one_target(
-                    model, design, y, make, self.settings.forget**rows.calls
-                )
+                after, info = self._one_target(model, design, y, make, forget)
                 learned.append(replace(after, channel=after.channel.unweighted()))
                 infos.append(info)
         count = len(rows) + rows.left_out
@@ -233,8 +235,7 @@ class FitState:
         }
         hyper_parameters(entry, "prior", [_prior(m).rescaled(self.y_scale) for m in learned])
         hyper_parameters(entry, "noise", [with_unit(m.channel, self.y_scale) for m in learned])
-        typical = None
-        units = self.y_centre, self.y_scale
+        typical, units = None, (self.y_centre, self.y_scale)
         conflicts = [conflict_entry(one, *units) for info in infos for one in info.adapted]
         if conflicts:
             entry["conflicts"] = conflicts
@@ -243,7 +244,7 @@ class FitState:
         if rows.weights is not None:
             entry["weighted"] = True
         elif self.targets == 1:
-            forget, first = self.settings.forget**rows.calls, not self.history
+            first = not self.history
             typical = Typical.of(learned[0], infos[0], design, forget, first, self.y_scale)
         history = self.history.appended(entry, typical)
         entry["found"] = [finding.kind for finding in findings(history)]
