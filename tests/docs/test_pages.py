@@ -19,6 +19,7 @@ PAGES = [
     pytest.param("physicists", marks=pytest.mark.slow),
     "extending",
     "reports",
+    "explore",
     "distributed",
 ]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
