@@ -43,7 +43,7 @@ class ReusedError(InvalidInputError):
     """The id of a request was used before, for other rows."""
 
 
-class Answer(NamedTuple):
+class BatchAnswer(NamedTuple):
     """What a client is told about its batch."""
 
     id: str
@@ -59,7 +59,7 @@ class _Waiting:
     digest: str
     X: NDArray[np.float64]
     y: NDArray[np.generic]
-    answer: Future[Answer] = field(default_factory=Future)
+    answer: Future[BatchAnswer] = field(default_factory=Future)
 
 
 class Learner:
@@ -149,7 +149,7 @@ class Learner:
 
     def submit(
         self, request: str, digest: str, X: NDArray[np.float64], y: NDArray[np.generic]
-    ) -> Future[Answer]:
+    ) -> Future[BatchAnswer]:
         """Put a batch in line; the result comes when it is learned and on disk."""
         waiting = _Waiting(request, digest, X, y)
         if self._stopping:
@@ -246,9 +246,9 @@ class Learner:
         while len(self._requests) > REMEMBERED:
             self._requests.popitem(last=False)
 
-    def _answer(self, request: str, *, repeated: bool) -> Answer:
+    def _answer(self, request: str, *, repeated: bool) -> BatchAnswer:
         _, batch, rows, seen = self._requests[request]
-        return Answer(request, batch, rows, seen, repeated)
+        return BatchAnswer(request, batch, rows, seen, repeated)
 
     def _checkpoint(self) -> None:
         start = time.time()

@@ -25,7 +25,7 @@ from miniamp.estimators.saving import State
 from miniamp.estimators.scoring import RowPrediction
 from miniamp.estimators.settings import ModelSettings
 from miniamp.estimators.tally import Tally
-from miniamp.evidence import AutoBatch, Choice, ExactBatch, Frame, choose_exact
+from miniamp.evidence import AutoBatch, ExactBatch, Frame, SolverChoice, choose_exact
 from miniamp.evidence.auto import choose
 from miniamp.evidence.base import project
 from miniamp.info import Adaptation, Info
@@ -283,7 +283,7 @@ class FitState:
         learn = Learn(design, y, make, fixed=fixed, noise=noise)
         return absorb(model, learn, s.stop, forget=forget, on_conflict=s.on_conflict)
 
-    def _exact(self, model: Model, design: Design, y: Array) -> Choice | None:
+    def _exact(self, model: Model, design: Design, y: Array) -> SolverChoice | None:
         """Why the batch is absorbed in closed form; None where it is not."""
         s, noise = self.settings, model.channel.gaussian_noise()
         if s.solver != "auto" or noise is None:
@@ -299,7 +299,7 @@ class FitState:
         design: Design,
         y: Array,
         forget: float,
-        choice: Choice,
+        choice: SolverChoice,
         learns: tuple[bool, bool],
         varied: bool,
     ) -> tuple[Model, Info]:

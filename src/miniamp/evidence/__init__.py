@@ -1,7 +1,7 @@
 """Evidence: what a belief can absorb."""
 
 from miniamp.evidence.adf import adf
-from miniamp.evidence.auto import AutoBatch, Choice, choose
+from miniamp.evidence.auto import AutoBatch, SolverChoice, choose
 from miniamp.evidence.base import forecast, surprise
 from miniamp.evidence.batch import Batch
 from miniamp.evidence.exact import ExactBatch, choose_exact
@@ -13,13 +13,13 @@ from miniamp.evidence.robust import RobustBatch
 __all__ = [
     "AutoBatch",
     "Batch",
-    "Choice",
     "ExactBatch",
     "FactorBatch",
     "Factors",
     "Frame",
     "MeanFieldBatch",
     "RobustBatch",
+    "SolverChoice",
     "adf",
     "choose",
     "choose_exact",

@@ -1,7 +1,7 @@
 """A batch of rows, absorbed by the solver that suits them: the one place where that is decided.
 
-`choose` returns a `Choice`, the name of a solver and why, for a design and a belief; `AutoBatch`
-calls it once per batch. Who knows the rows of several batches or targets beforehand (an estimator
+`choose` returns a `SolverChoice`, the name of a solver and why, for a design and a belief;
+`AutoBatch` calls it once per batch. Who knows the rows of several batches or targets beforehand (an estimator
 with one model per class, a function that cuts data into batches) calls it once and hands the
 answer on:
 
@@ -43,14 +43,14 @@ TRUSTED = 0.06
 PROBED_ROWS = 600
 
 
-class Choice(NamedTuple):
+class SolverChoice(NamedTuple):
     """A solver, and why it was chosen."""
 
     solver: str  #: "amp" or "robust"
     reason: str
 
 
-def choose(design: Design, *, solver: str = "auto", remembers: bool = False) -> Choice:
+def choose(design: Design, *, solver: str = "auto", remembers: bool = False) -> SolverChoice:
     """The solver for these rows, and why.
 
     Parameters
@@ -70,29 +70,29 @@ def choose(design: Design, *, solver: str = "auto", remembers: bool = False) -> 
     >>> choose(as_design(Phi)).solver, choose(as_design(Phi + 1.0)).solver
     ('amp', 'robust')
     >>> choose(as_design(Phi), remembers=True)
-    Choice(solver='robust', reason='the belief remembers rows')
+    SolverChoice(solver='robust', reason='the belief remembers rows')
     """
     if solver not in SOLVERS:
         raise checks.refuse("solver", repr(solver), f"one of {SOLVERS}", "{solver=auto} suits any")
     if solver != "auto":
-        return Choice(solver, "as asked")
+        return SolverChoice(solver, "as asked")
     if remembers:
-        return Choice("robust", "the belief remembers rows")
+        return SolverChoice("robust", "the belief remembers rows")
     if design.shape[0] < FEW_ROWS:
-        return Choice("robust", "few rows")
+        return SolverChoice("robust", "few rows")
     if design.shape[1] <= FEW_FEATURES:
-        return Choice("robust", "few features: the robust solver is cheap and exact there")
+        return SolverChoice("robust", "few features: the robust solver is cheap and exact there")
     if solves_on_rows(design):
-        return Choice("robust", "few entries per row: the robust solver is cheap there")
+        return SolverChoice("robust", "few entries per row: the robust solver is cheap there")
     excess = correlation(design)
     reason = f"excess correlation of the rows {excess:.3f}, up to {TRUSTED:g} is independent"
-    return Choice("amp" if excess < TRUSTED else "robust", reason)
+    return SolverChoice("amp" if excess < TRUSTED else "robust", reason)
 
 
 class Chosen(NamedTuple):
     """What goes from iteration to iteration."""
 
-    choice: Choice
+    choice: SolverChoice
     memory: Any  #: of the solver that was chosen
 
 
@@ -117,7 +117,7 @@ class AutoBatch(DrawnRows[Chosen]):
         How it came about.
     solver : {"auto", "amp", "robust"}
         "auto", or the solver to use.
-    choice : Choice, optional
+    choice : SolverChoice, optional
         The answer of `choose`, where it is known already.
 
     Examples
@@ -139,17 +139,19 @@ class AutoBatch(DrawnRows[Chosen]):
         channel: Channel,
         *,
         solver: str = "auto",
-        choice: Choice | None = None,
+        choice: SolverChoice | None = None,
     ) -> None:
         super().__init__(Phi, y, channel)
         if solver not in SOLVERS:
             choose(self.design, solver=solver)  # refuses it
         self.solver = solver
         #: By whether the belief remembers rows; shared with copies, so that each is made once.
-        self._choices: dict[bool, Choice] = {} if choice is None else {True: choice, False: choice}
+        self._choices: dict[bool, SolverChoice] = (
+            {} if choice is None else {True: choice, False: choice}
+        )
         self._solvers: dict[str, _Solver] = {}
 
-    def choice(self, belief: Posterior) -> Choice:
+    def choice(self, belief: Posterior) -> SolverChoice:
         """The solver for these rows and this belief, and why."""
         remembers = belief.remembered is not None
         if remembers not in self._choices:
@@ -185,7 +187,9 @@ class AutoBatch(DrawnRows[Chosen]):
     def remedies(self) -> Iterable[tuple[str, Self]]:
         if self.solver == "auto":
             careful = copy.copy(self)
-            careful._choices = dict.fromkeys((True, False), Choice("robust", "AMP was in conflict"))
+            careful._choices = dict.fromkeys(
+                (True, False), SolverChoice("robust", "AMP was in conflict")
+            )
             yield "the robust solver", careful
 
     def with_channel(self, channel: Channel) -> Self:
@@ -203,14 +207,14 @@ class AutoBatch(DrawnRows[Chosen]):
         new._solvers = {}
         return new
 
-    def _chosen(self, choice: Choice) -> _Solver:
+    def _chosen(self, choice: SolverChoice) -> _Solver:
         if choice.solver not in self._solvers:
             amp = choice.solver == "amp"
             self._solvers[choice.solver] = Batch.like(self) if amp else RobustBatch.like(self)
         return self._solvers[choice.solver]
 
 
-def _outer(step: Step[Tilt, Moments, Any], choice: Choice) -> AutoStep:
+def _outer(step: Step[Tilt, Moments, Any], choice: SolverChoice) -> AutoStep:
     """A step of the chosen solver, with the choice and its reason."""
     reason = "; ".join(filter(None, [choice.reason, step.reason]))
     return step._replace(memory=Chosen(choice, step.memory), solver=choice.solver, reason=reason)

@@ -12,7 +12,7 @@ from miniamp.absorb import Step
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import Design
-from miniamp.evidence.auto import Choice, choose
+from miniamp.evidence.auto import SolverChoice, choose
 from miniamp.evidence.base import DrawnRows, check_columns
 from miniamp.info import Adaptation
 from miniamp.posterior import Moments, Posterior
@@ -46,7 +46,7 @@ PER_ROW = 4
 
 def choose_exact(
     design: Design, belief: Posterior, channel: Channel, *, memory: int | None = None
-) -> Choice | None:
+) -> SolverChoice | None:
     """The choice of `ExactBatch` and its reason, None where another solver is cheaper or needed.
 
     Parameters
@@ -76,15 +76,15 @@ def choose_exact(
     if not suits or size > MOST or (memory is not None and memory < size):
         return None
     if belief.information is not None:
-        return Choice("exact", "the belief keeps the products of all rows")
+        return SolverChoice("exact", "the belief keeps the products of all rows")
     if size <= ALWAYS:
-        return Choice("exact", "few features: their products are kept")
+        return SolverChoice("exact", "few features: their products are kept")
     if rows * PER_ROW < size:
         return None
     other = choose(design, remembers=belief.remembered is not None)
     if other.solver == "amp":
         return None
-    return Choice("exact", f"{other.reason}; the products of {size} columns are kept")
+    return SolverChoice("exact", f"{other.reason}; the products of {size} columns are kept")
 
 
 class Round(NamedTuple):

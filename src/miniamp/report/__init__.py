@@ -8,13 +8,13 @@ from miniamp.report.calibration import (
     plot_residuals,
     plot_roc,
 )
-from miniamp.report.choices import Choice, choices
+from miniamp.report.choices import Decision, choices
 from miniamp.report.coefficients import plot_clusters, plot_coefficients, plot_inclusion
 from miniamp.report.page import write_report
 from miniamp.report.stream import plot_error, plot_health, plot_hyper_parameters, plot_variance
 
 __all__ = [
-    "Choice",
+    "Decision",
     "choices",
     "plot_balance",
     "plot_clusters",

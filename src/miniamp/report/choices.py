@@ -9,7 +9,7 @@ from miniamp.estimators.clusters import MANY_FEATURES
 from miniamp.report.facts import Facts
 
 
-class Choice(NamedTuple):
+class Decision(NamedTuple):
     """One decision: what about, what was decided, and the reason."""
 
     what: str
@@ -17,7 +17,7 @@ class Choice(NamedTuple):
     why: str
 
 
-def choices(estimator: object) -> list[Choice]:
+def choices(estimator: object) -> list[Decision]:
     """Every decision behind a fitted estimator, with the reason of those that were automatic.
 
     Examples
@@ -33,31 +33,31 @@ def choices(estimator: object) -> list[Choice]:
     return [_prior(facts), _noise(facts), *_solvers(facts), _memory(facts), *_rest(facts)]
 
 
-def _prior(facts: Facts) -> Choice:
+def _prior(facts: Facts) -> Decision:
     prior = facts.settings["prior"]
     if not isinstance(prior, str):
-        return Choice("prior", repr(prior), "given, and used as it is")
+        return Decision("prior", repr(prior), "given, and used as it is")
     learned = [
         f"{name.removeprefix('prior_')} = {value:.3g}"
         for name, value in facts.history[-1].items()
         if name.startswith("prior_") and isinstance(value, float) and value != 0.0
     ]
     chosen = f"{prior} ({', '.join(learned)})" if learned else prior
-    return Choice("prior", chosen, "its parameters are learned from the rows")
+    return Decision("prior", chosen, "its parameters are learned from the rows")
 
 
-def _noise(facts: Facts) -> Choice:
+def _noise(facts: Facts) -> Decision:
     noise = facts.settings["noise"]
     if not isinstance(noise, str):
-        return Choice("noise", repr(noise), "given")
+        return Decision("noise", repr(noise), "given")
     if facts.task == "classification":
-        return Choice("noise", "unit variance", "it sets the scale of the coefficients")
+        return Decision("noise", "unit variance", "it sets the scale of the coefficients")
     name = "noise_var" if facts.has("noise_var") else "noise"
     learned = f"{noise}, {facts.column(name)[-1]:.4g}" if facts.has(name) else noise
-    return Choice("noise", learned, "learned from the residuals")
+    return Decision("noise", learned, "learned from the residuals")
 
 
-def _solvers(facts: Facts) -> list[Choice]:
+def _solvers(facts: Facts) -> list[Decision]:
     """Each solver that was used, on how many batches, and for which reason most often."""
     used = Counter(str(entry.get("solver")) for entry in facts.everything)
     found = []
@@ -65,25 +65,27 @@ def _solvers(facts: Facts) -> list[Choice]:
         own = [entry for entry in facts.everything if str(entry.get("solver")) == solver]
         reasons = Counter(str(entry.get("reason") or "") for entry in own)
         why = reasons.most_common(1)[0][0] or "the default"
-        found.append(Choice("solver", f"{solver}, {_batches(batches)}", why))
+        found.append(Decision("solver", f"{solver}, {_batches(batches)}", why))
     remedies = Counter(str(e["remedy"]) for e in facts.everything if e.get("remedy"))
     found += [
-        Choice("remedy", f"{remedy}, {_batches(count)}", "a batch contradicted the model at first")
+        Decision(
+            "remedy", f"{remedy}, {_batches(count)}", "a batch contradicted the model at first"
+        )
         for remedy, count in remedies.most_common()
     ]
     return found
 
 
-def _memory(facts: Facts) -> Choice:
+def _memory(facts: Facts) -> Decision:
     why = "given"
     if facts.settings["memory"] == "auto":
         why = "all correlations, as there are few features"
         if facts.memory < len(facts.features):
             why = "as many as are affordable; they keep correlations between batches"
-    return Choice("memory", f"{facts.memory} remembered rows", why)
+    return Decision("memory", f"{facts.memory} remembered rows", why)
 
 
-def _clusters(facts: Facts) -> list[Choice]:
+def _clusters(facts: Facts) -> list[Decision]:
     given = facts.settings
     var = given["prior_var"]
     by = "the mean square of the first samples" if var is None else f"{var:g}, given"
@@ -93,15 +95,15 @@ def _clusters(facts: Facts) -> list[Choice]:
     fading = given["fading"]
     first = given["n_init_batches"]
     return [
-        Choice("clusters", str(given["n_clusters"]), "given"),
-        Choice("prior", str(given["prior"]), f"its variance: {by}"),
-        Choice("solver", solver, why),
-        Choice(
+        Decision("clusters", str(given["n_clusters"]), "given"),
+        Decision("prior", str(given["prior"]), f"its variance: {by}"),
+        Decision("solver", solver, why),
+        Decision(
             "start",
             f"best of {given['n_init']}, repeated in the first {first} batches",
             "by the free energy; starts with a tiny cluster come last",
         ),
-        Choice(
+        Decision(
             "fading",
             f"{fading:g}",
             "errors of the first labels fade" if fading else "all samples count the same",
@@ -109,7 +111,7 @@ def _clusters(facts: Facts) -> list[Choice]:
     ]
 
 
-def _rest(facts: Facts) -> list[Choice]:
+def _rest(facts: Facts) -> list[Decision]:
     given = facts.settings
     sizes = Counter(e.get("rows", e.get("samples", 0)) for e in facts.everything)
     typical = sizes.most_common(1)[0][0]
@@ -117,15 +119,15 @@ def _rest(facts: Facts) -> list[Choice]:
     why = "what the solver can process at once, or is worthwhile according to theory"
     if asked != "auto":
         why = f"batch_size={asked} in fit, or the batches passed to partial_fit"
-    found = [Choice("batch", f"{typical:,} rows", why)]
+    found = [Decision("batch", f"{typical:,} rows", why)]
     if given.get("forget", 1.0) != 1.0:
-        found.append(Choice("forget", f"{given['forget']:g}", "old batches count less"))
+        found.append(Decision("forget", f"{given['forget']:g}", "old batches count less"))
     if "standardize" in given:
         scaled = bool(given["standardize"]) and isinstance(given["prior"], str)
         why = "a prior given as an object refers to the features' own units"
         if scaled:
             why = "one prior for all features needs one scale; results are in the original units"
-        found.append(Choice("units", "standardised" if scaled else "original", why))
+        found.append(Decision("units", "standardised" if scaled else "original", why))
     return found
 
 
