@@ -1,9 +1,9 @@
 """A batch of rows, absorbed by the solver that suits them: the one place where that is decided.
 
 `choose` returns a `SolverChoice`, the name of a solver and why, for a design and a belief;
-`AutoBatch` calls it once per batch. Who knows the rows of several batches or targets beforehand (an estimator
-with one model per class, a function that cuts data into batches) calls it once and hands the
-answer on:
+`AutoBatch` calls it once per batch. Who knows the rows of several batches or targets beforehand (an
+estimator with one model per class, a function that cuts data into batches) calls it once and hands
+the answer on:
 
     choice = choose(design, solver="auto", remembers=model.posterior.remembered is not None)
     rows = functools.partial(AutoBatch, choice=choice)   # a solver for learning.Learn
