@@ -20,8 +20,9 @@ from miniamp.theory.scalar import checked_prior
 from miniamp.theory.spectrum import Spectrum
 from miniamp.theory.typical import ConvergedBatch
 
-#: Precisions that the dynamic program knows. A step is then 1 to 2 % of lambda, which costs the
-#: schedule of the example below less than .1 % of its error after polishing; 300 cost 1 %.
+#: Precisions that the dynamic program knows. Against 4000 of them the error of 1.2 N rows in batches
+#: of at most .45 N is .05 % larger (.8 % with 300), and the rows to an error of 1e-4 in batches of at
+#: most .47 N are .4 % more (.6 %).
 NODES = 1000
 #: The grid of precisions starts here, in units of 1/Var x: less is known for nothing.
 LEAST = 1e-3
@@ -142,7 +143,8 @@ def schedule(
 
         W(lambda) = min over lambda_0 of W(lambda_0) + c(lambda_0, lambda),   c <= largest.
 
-    More precision before a batch never means less after it, so no other sequence does better.
+    More precision before a batch never means less after it, so no other sequence on the grid of
+    precisions does better; a finer grid saves less than half a percent of the rows (`NODES`).
 
     Parameters
     ----------

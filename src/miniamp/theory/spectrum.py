@@ -16,7 +16,8 @@ from miniamp.theory.output import KEPT, OutputChannel, RowGain, output_channel
 
 #: Below this share of the smallest scale of E the gain is a straight line to 1e-12.
 FLAT = 1e-6
-#: Nodes in log s for the spectrum of a given condition number: its integrals are right to 1e-14.
+#: Nodes in log s for the spectrum of a given condition number: at 100 the error after a batch is
+#: that of 256 nodes to 3e-14.
 NODES = 64
 #: Steps of a root search: enough for halvings alone, from any width that occurs.
 HALVINGS = 200
@@ -288,8 +289,8 @@ class SpectralGain:
 def root_between(rising: Callable[[Array], Array], low: Array, high: Array) -> Array:
     """The root of each of n rising functions within its bracket, to rounding.
 
-    False position with Illinois weights, and a halving every third time: about a dozen evaluations
-    where bisection alone takes sixty.
+    False position with Illinois weights, and a halving every third time. Two-sided gains take a
+    quarter to two fifths of the time that bisection alone does.
     """
     f_low, f_high = rising(low), rising(high)
     for k in range(HALVINGS):

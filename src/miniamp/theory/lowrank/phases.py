@@ -116,8 +116,8 @@ def transitions(
 #: Values of alpha at which two fixed points are looked for, from this share of the threshold (of 1
 #: where there is none), and how far apart their overlaps must be, in units of the prior's power.
 SCAN, LOWEST, APART = 14, 0.05, 0.02
-#: The search ends at this share of the threshold: averages over 2^13 points shift it by 2 %, and
-#: what begins later cannot be told from a continuous transition.
+#: The search ends at this share of the threshold: with 2^13 points the edges of two seeds differ by
+#: 2 %, and what begins later cannot be told from a continuous transition.
 NEAR = 0.95
 #: Bisections of an edge: 1 % of the distance between two of those values.
 HALVINGS = 5
