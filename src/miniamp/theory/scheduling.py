@@ -20,9 +20,9 @@ from miniamp.theory.scalar import checked_prior
 from miniamp.theory.spectrum import Spectrum
 from miniamp.theory.typical import ConvergedBatch
 
-#: Precisions that the dynamic program knows. Against 4000 of them the error of 1.2 N rows in batches
-#: of at most .45 N is .05 % larger (.8 % with 300), and the rows to an error of 1e-4 in batches of at
-#: most .47 N are .4 % more (.6 %).
+#: Precisions that the dynamic program knows. Against 4000 of them, 1.2 N rows in batches of at most
+#: .45 N end with an error .05 % larger (.8 % with 300), and an error of 1e-4 in batches of at most
+#: .47 N takes .4 % more rows (.6 %).
 NODES = 1000
 #: The grid of precisions starts here, in units of 1/Var x: less is known for nothing.
 LEAST = 1e-3
