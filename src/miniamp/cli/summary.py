@@ -42,7 +42,7 @@ def described(
         "classes": None if classes is None else np.asarray(classes).tolist(),
         "rows": int(estimator.n_samples_seen_),
         "features": int(estimator.n_features_in_),
-        "batches": len(history),
+        "batches": last["batch"] + 1,
         "solver": last["solver"],
         "reason": last["reason"],
         "error": _mean(history, "error"),

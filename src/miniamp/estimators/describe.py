@@ -180,7 +180,7 @@ def _facts(estimator: _Predictor, state: FitState) -> dict[str, str]:
     error = mean_over_rows(history, "error")
     facts = {
         "rows": f"{state.rows_seen:,}",
-        "batches": f"{len(history):,}",
+        "batches": f"{last['batch'] + 1:,}",
         "features": f"{state.features:,}",
         "solver": last["solver"],
     }
