@@ -255,6 +255,11 @@ class Posterior:
         """Posterior variance of every coefficient, (N,), read-only."""
         return _read_only(self.moments.var)
 
+    @property
+    def mean_variance(self) -> float:
+        """Mean over the coefficients of their variances."""
+        return float(np.mean(self.moments.var))
+
     def log_partition(self) -> float:
         """Sum over the coefficients of log E exp(-A x^2/2 + B x) under all that was seen of each.
 

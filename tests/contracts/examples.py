@@ -32,6 +32,7 @@ CHANNELS = {
     channels.Gaussian: channels.Gaussian(0.1),
     channels.Probit: channels.Probit(0.5),
     channels.Logistic: channels.Logistic(),
+    channels.Softmax: channels.Softmax(),
     channels.StudentT: channels.StudentT(4.0, 0.5),
     channels.Poisson: channels.Poisson(),
     channels.Interval: channels.Interval([-0.5, 0.7], 0.05),

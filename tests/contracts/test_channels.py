@@ -28,6 +28,7 @@ EXAMPLES = {
     "Gaussian": [channels.Gaussian(var=0.7)],
     "Probit": [channels.Probit(var=0.5), channels.Probit(var=0.0)],
     "Logistic": [channels.Logistic()],
+    "Softmax": [channels.Softmax()],
     "StudentT": [channels.StudentT(df=3.0, scale=0.5), channels.StudentT(df=30.0)],
     "Poisson": [channels.Poisson(exposure=2.0), channels.Poisson("softplus", exposure=3.0)],
     "Interval": [

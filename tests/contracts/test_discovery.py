@@ -121,6 +121,10 @@ EVIDENCE = {
         priors.WithIntercept(priors.Gaussian(), 9.0),
     ),
     evidence.FactorBatch: low_rank,
+    evidence.SoftmaxBatch: lambda: (
+        evidence.SoftmaxPosterior.start(priors.Gaussian(), 3, SIZE),
+        evidence.SoftmaxBatch(rows_and_targets()[0], np.arange(ROWS) % 3),
+    ),
     learning.Learn: lambda: (
         learning.Model(Posterior(priors.GaussBernoulli(), SIZE), channels.Gaussian()),
         learning.Learn(*rows_and_targets()),
@@ -145,7 +149,8 @@ def beliefs() -> set[type]:
     found = set()
     for make in EVIDENCE.values():
         belief, rows = make()
-        found |= {type(belief), type(absorb(belief, rows)[0])}
+        after = absorb(belief, rows)[0]
+        found |= {type(belief), type(after), *map(type, getattr(after, "posteriors", ()))}
     return found
 
 

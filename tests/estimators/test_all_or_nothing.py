@@ -87,7 +87,7 @@ def test_an_error_deep_in_the_solver_changes_nothing(kind, error, monkeypatch):
 
 def test_an_error_in_a_later_class_changes_nothing(monkeypatch):
     y = np.argmax(ROWS, axis=1)
-    model = MiniAMPClassifier().partial_fit(ROWS, y)
+    model = MiniAMPClassifier("laplace").partial_fit(ROWS, y)
     before, calls, conclude = pickle.dumps(model), [], learning.Learn.conclude
 
     def third_fails(self, *args):

@@ -7,6 +7,7 @@ from miniamp.channels.logistic import Logistic
 from miniamp.channels.numerical import Numerical
 from miniamp.channels.poisson import Poisson
 from miniamp.channels.probit import Probit
+from miniamp.channels.softmax import Softmax
 from miniamp.channels.student_t import StudentT
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Numerical",
     "Poisson",
     "Probit",
+    "Softmax",
     "StudentT",
     "by_name",
 ]

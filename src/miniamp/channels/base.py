@@ -67,6 +67,13 @@ class Channel(Parametric, ABC):
         """Variance of the noise, () or (M,), where y is z plus Gaussian noise; None elsewhere."""
         return None
 
+    #: Whether y depends on the scores z of all classes together, not on one z alone.
+    joint: ClassVar[bool] = False
+
+    def joint_probabilities(self, omega: Array, V: Array) -> Array:
+        """Probability of each class, (M, K), for scores z ~ N(omega, V), where y is `joint`."""
+        raise checks.refuse("channel", repr(self), "a joint channel", "use channels.Softmax()")
+
     def with_noise(self, var: float) -> Self:
         """The channel with noise of this variance (of a Student t the squared scale)."""
         raise checks.refuse(

@@ -115,7 +115,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
                 return self
             rows = self._rows(settings, X, y, sample_weight, reset=True)
             state = FitState(settings, rows.X.shape[1], rows.Y.shape[1])
-            for part in cut(self.batch_size, settings, rows.X, rng):
+            for part in cut(self.batch_size, settings, rows.X, rng, rows.Y.shape[1]):
                 state = self._next(state, _some(rows, part))
             state.settled  # noqa: B018  # what is wrong with the rows shows now
             self._state = state
@@ -153,7 +153,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
             part: Matrix = validate_data(self, block, reset=done == 0, **ACCEPTED)
             end = done + part.shape[0]
             rows = _weighted(part, Y[done:end], None if weights is None else weights[done:end])
-            for some in cut(self.batch_size, settings, rows.X, rng):
+            for some in cut(self.batch_size, settings, rows.X, rng, rows.Y.shape[1]):
                 state = self._next(state, _some(rows, some))
             done = end
         if done != len(Y):

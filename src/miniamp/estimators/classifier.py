@@ -25,8 +25,11 @@ from miniamp.posterior import Posterior
 class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
     """Bayesian probit classification of a stream of rows, batch by batch, in bounded memory.
 
-    Two classes have one vector of coefficients; more have one each, this class against all others.
-    Probabilities account for the uncertainty of the coefficients.
+    Two classes have one vector of coefficients. More have one each, learned together: the classes
+    have softmax probabilities, and one posterior of all vectors. That takes a Gaussian prior and an
+    N x N matrix per class; with other priors, `memory` below N, solver="amp" or too many features
+    (50 million numbers in all matrices) each class is learned against all others. Probabilities
+    account for the uncertainty of the coefficients.
 
     Parameters are those of `MiniAMPRegressor`; `noise` is the variance of the noise on the margin,
     1 by default, which sets the scale of the coefficients, or a channel: channels.Logistic().

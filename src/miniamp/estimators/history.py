@@ -239,3 +239,16 @@ def conflict_entry(done: Adaptation, centre: float, scale: float) -> Conflict:
         "expected": expected,
         "deviations": outlier.deviations,
     }
+
+
+def outcome(infos: list[Info]) -> Entry:
+    """How a batch was absorbed, for all targets together; the worst where they differ."""
+    worst = max(infos, key=lambda info: abs(np.log(max(info.health, 1e-300))))
+    return {
+        "iterations": max(info.iterations for info in infos),
+        "converged": all(info.converged for info in infos),
+        "solver": infos[0].solver,
+        "reason": infos[0].reason,
+        "remedy": next((info.remedy for info in infos if info.remedy), ""),
+        "health": float(worst.health),
+    }

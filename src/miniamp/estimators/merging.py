@@ -15,8 +15,10 @@ from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.errors import InvalidTypeError
 from miniamp.estimators.base import StreamingEstimator
+from miniamp.estimators.classes import of_two
 from miniamp.estimators.history import History
-from miniamp.estimators.state import FitState, with_unit
+from miniamp.estimators.settings import with_unit
+from miniamp.estimators.state import FitState
 from miniamp.evidence import Frame
 from miniamp.learning import Model
 from miniamp.posterior import Posterior
@@ -270,7 +272,12 @@ def with_classes(state: FitState, classes: int) -> FitState:
         return state
     models, waiting = state.models, state.waiting
     if state.targets == 1:
-        models = tuple(image for m in models for image in (_mirrored(m), m))
+        join = state.settings.joins(state.features, targets)
+        models = tuple(
+            image
+            for m in models
+            for image in (of_two(m, state.settings) if join else (_mirrored(m), m))
+        )
     if models:
         models += tuple(_unseen(models[0]) for _ in range(targets - len(models)))
     if waiting is not None:

@@ -152,6 +152,11 @@ def class_probabilities(predicted: list[RowPrediction]) -> Array:
     loss .154, against .098), and odds divided by their sum too bold where labels are noisy (four
     similar classes: 11 % off on average, against 5 %). tests/estimators has both.
     """
+    if predicted[0].channel.joint:
+        omega, V = (
+            np.stack([getattr(one, n) for one in predicted], axis=1) for n in ("omega", "V")
+        )
+        return predicted[0].channel.joint_probabilities(omega, V)
     chances = [channel.predict_proba(omega, V) for channel, omega, V, _ in predicted]
     if len(chances) == 1:
         return np.asarray(chances[0])

@@ -34,6 +34,11 @@ REMEMBERED_ROWS, REMEMBERED_BYTES, LEAST_REMEMBERED = 256, 32_000_000, 32
 #: Sparse rows of more features are not stacked on dense ones: at 20,000 features and 1000 rows of
 #: 50 entries that takes 160 MB instead of 10, and 40 times as long.
 SPARSE_REMEMBERED = 4096
+#: Numbers in the information matrices of all classes, where they are learned together: 400 MB.
+MOST_NUMBERS = 50_000_000
+#: Rows per batch of several classes that are learned together, at least, and per coefficient: an
+#: update costs as much for one row as for N, and more rows at once are solved better.
+LEAST_TOGETHER, TOGETHER = 1024, 2
 #: Prior variance of an intercept, in units of the targets' mean square.
 WIDE = 100.0
 #: Entries of a matrix that AMP absorbs as one batch: 64 MB.
@@ -122,6 +127,20 @@ class ModelSettings:
             return 0
         return min(features + self.intercept, room)
 
+    def joins(self, features: int, targets: int) -> bool:
+        """Whether so many classes are learned by one joint posterior.
+
+        That needs a Gaussian prior and room for an N x N matrix per class. Other priors, a smaller
+        `memory`, solver="amp" and a channel of its own have one model per class against the others.
+        """
+        size = features + self.intercept
+        room = self.memory is None or self.memory >= size
+        parts = self.prior.components() if self.prior.shape == () else None
+        gaussian = parts is not None and len(parts.weights) == 1 and bool(parts.variances[0] > 0.0)
+        usual = self.channel in (LABELS, channels.Logistic())
+        fits = targets * size**2 <= MOST_NUMBERS
+        return targets > 2 and room and gaussian and usual and fits and self.solver != "amp"
+
     def first_belief(self, features: int, sparse: bool, y: Array) -> Posterior:
         """The posterior of so many features before any row, for targets like y."""
         checks.fits("prior", self.prior.shape, features)
@@ -207,12 +226,16 @@ def _channel(noise: Given, channel: Channel) -> tuple[Channel, bool]:
 
 
 def cut(
-    batch_size: Given, settings: ModelSettings, X: Matrix, rng: np.random.RandomState
+    batch_size: Given,
+    settings: ModelSettings,
+    X: Matrix,
+    rng: np.random.RandomState,
+    targets: int = 1,
 ) -> Iterator[NDArray[np.int64]]:
     """The rows of each batch, in random order where there is more than one."""
     rows = X.shape[0]
     if batch_rows(batch_size) is None:
-        sizes = auto_sizes(settings, X)
+        sizes = auto_sizes(settings, X, targets)
         order = np.arange(rows) if len(sizes) == 1 else rng.permutation(rows)
         yield from np.split(order, np.cumsum(sizes)[:-1])
         return
@@ -225,14 +248,17 @@ def cut(
         yield order[k * size : (k + 1) * size if k + 1 < last else rows]
 
 
-def auto_rows(settings: ModelSettings, X: Matrix) -> int:
+def auto_rows(settings: ModelSettings, X: Matrix, targets: int = 1) -> int:
     """Rows of the largest batch: as many as the solver handles well, or as theory recommends."""
-    return max(auto_sizes(settings, X))
+    return max(auto_sizes(settings, X, targets))
 
 
-def auto_sizes(settings: ModelSettings, X: Matrix) -> list[int]:
+def auto_sizes(settings: ModelSettings, X: Matrix, targets: int = 1) -> list[int]:
     """Rows of each batch: equal ones, unless theory recommends others (`theory.schedule`)."""
     rows, features = (int(n) for n in X.shape)
+    if settings.joins(features, targets):
+        pieces = -(-rows // max(LEAST_TOGETHER, TOGETHER * features))
+        return [len(part) for part in np.array_split(np.arange(rows), pieces)]
     if takes_amp(settings, X):
         return [rows] if rows * features <= AT_ONCE else _planned(settings, rows, features)
     work = WORK if settings.channel.shift_invariant else WORK_AGAIN
@@ -266,3 +292,10 @@ def _planned(settings: ModelSettings, rows: int, features: int) -> list[int]:
         return _equal(rows, min(max(found.pick.batch_rows, LEAST_ROWS), rows))
     ends = np.round(np.cumsum(found.unequal.sizes) * features).astype(int)
     return [int(size) for size in np.diff([0, *ends[:-1].tolist(), rows])]
+
+
+def with_unit(channel: Channel, unit: float) -> Channel:
+    """The channel of targets that are `unit` times as large; only such with noise have units."""
+    if unit == 1.0:
+        return channel
+    return channel.with_noise(float(channel.parameters()["var"]) * unit**2)

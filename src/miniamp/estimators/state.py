@@ -18,12 +18,20 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import Design, as_design
 from miniamp.errors import ConflictWarning
+from miniamp.estimators import classes
 from miniamp.estimators.health import findings
-from miniamp.estimators.history import Entry, History, Typical, conflict_entry, hyper_parameters
+from miniamp.estimators.history import (
+    Entry,
+    History,
+    Typical,
+    conflict_entry,
+    hyper_parameters,
+    outcome,
+)
 from miniamp.estimators.rows import Matrix, Rows
 from miniamp.estimators.saving import State
 from miniamp.estimators.scoring import RowPrediction
-from miniamp.estimators.settings import ModelSettings
+from miniamp.estimators.settings import ModelSettings, with_unit
 from miniamp.estimators.tally import Tally
 from miniamp.evidence import AutoBatch, ExactBatch, Frame, SolverChoice, choose_exact
 from miniamp.evidence.auto import choose
@@ -201,32 +209,24 @@ class FitState:
         beliefs = (
             self.settings.first_belief(self.features, sparse, y) for y in start._standardised(Y).T
         )
-        return replace(start, models=tuple(Model(belief, channel) for belief in beliefs))
+        models = [Model(belief, channel) for belief in beliefs]
+        return replace(start, models=classes.started(self.settings, models, self.features))
 
     def _standardised(self, Y: Array) -> Array:
         return np.asarray((Y - self.y_centre) / self.y_scale)
 
     def _learned(self, design: Design, rows: Rows, scores: Entry) -> FitState:
         """The state that has learned from these rows, standardised in the design."""
-        make, forget = self._solver(design), self.settings.forget**rows.calls
-        learned, infos = [], []
-        with warnings.catch_warnings():
-            # A second attempt is recorded in the history as a remedy.
-            warnings.simplefilter("ignore", ConflictWarning)
-            for model, y in zip(self.models, self._standardised(rows.Y).T, strict=True):
-                if rows.weights is not None:
-                    model = replace(model, channel=model.channel.weighted(rows.weights))
-                after, info = self._one_target(model, design, y, make, forget)
-                learned.append(replace(after, channel=after.channel.unweighted()))
-                infos.append(info)
+        learned, infos = self._updated(design, rows)
+        variance = float(np.mean([model.posterior.mean_variance for model in learned]))
         count = len(rows) + rows.left_out
         entry: Entry = {
             "batch": self.history[-1]["batch"] + 1 if self.history else 0,
             "rows": count,
             "rows_seen": self.rows + count,
             "features": self.features,
-            **_outcome(infos),
-            "mean_variance": self.y_scale**2 * float(np.mean([np.mean(m.var) for m in learned])),
+            **outcome(infos),
+            "mean_variance": self.y_scale**2 * variance,
             "noise_learned": self.settings.learn_noise,
             "prior_learned": self.settings.learn_prior,
             "forget": self.settings.forget,
@@ -244,11 +244,30 @@ class FitState:
         if rows.weights is not None:
             entry["weighted"] = True
         elif self.targets == 1:
-            first = not self.history
+            first, forget = not self.history, self.settings.forget**rows.calls
             typical = Typical.of(learned[0], infos[0], design, forget, first, self.y_scale)
         history = self.history.appended(entry, typical)
         entry["found"] = [finding.kind for finding in findings(history)]
         return replace(self, models=tuple(learned), rows=self.rows + count, history=history)
+
+    def _updated(self, design: Design, rows: Rows) -> tuple[list[Model], list[Info]]:
+        """The models after these rows, and how each, or all together, got there."""
+        joint = classes.joint(self.models)
+        if joint is not None:
+            return classes.absorbed(joint, self.settings, design, rows)
+        make = self._solver(design)
+        learned, infos = [], []
+        with warnings.catch_warnings():
+            # A second attempt is recorded in the history as a remedy.
+            warnings.simplefilter("ignore", ConflictWarning)
+            for model, y in zip(self.models, self._standardised(rows.Y).T, strict=True):
+                if rows.weights is not None:
+                    model = replace(model, channel=model.channel.weighted(rows.weights))
+                forget = self.settings.forget**rows.calls
+                after, info = self._one_target(model, design, y, make, forget)
+                learned.append(replace(after, channel=after.channel.unweighted()))
+                infos.append(info)
+        return learned, infos
 
     def _one_target(
         self, model: Model, design: Design, y: Array, make: Solver, forget: float
@@ -358,6 +377,9 @@ class FitState:
         return self._predictions(self._design(X))
 
     def _predictions(self, design: Design) -> list[RowPrediction]:
+        joint = classes.joint(self.models)
+        if joint is not None:
+            return classes.predictions(joint, design)
         predicted = []
         for model in self.models:
             omega, V = project(model.posterior, design)
@@ -434,26 +456,6 @@ class FitState:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
-def _outcome(infos: list[Info]) -> Entry:
-    """How a batch was absorbed, for all targets together; the worst where they differ."""
-    worst = max(infos, key=lambda info: abs(np.log(max(info.health, 1e-300))))
-    return {
-        "iterations": max(info.iterations for info in infos),
-        "converged": all(info.converged for info in infos),
-        "solver": infos[0].solver,
-        "reason": infos[0].reason,
-        "remedy": next((info.remedy for info in infos if info.remedy), ""),
-        "health": float(worst.health),
-    }
-
-
 def _prior(model: Model) -> BasePrior:
     """The prior of the coefficients, without that of the intercept."""
     return cast(BasePrior, model.posterior.prior.coefficients)
-
-
-def with_unit(channel: Channel, unit: float) -> Channel:
-    """The channel of targets that are `unit` times as large; only such with noise have units."""
-    if unit == 1.0:
-        return channel
-    return channel.with_noise(float(channel.parameters()["var"]) * unit**2)

@@ -7,8 +7,10 @@ from miniamp.evidence.batch import Batch
 from miniamp.evidence.exact import ExactBatch, choose_exact
 from miniamp.evidence.factor import FactorBatch, Factors
 from miniamp.evidence.frame import Frame
+from miniamp.evidence.information import InformationPosterior
 from miniamp.evidence.mean_field import MeanFieldBatch
 from miniamp.evidence.robust import RobustBatch
+from miniamp.evidence.softmax import SoftmaxBatch, SoftmaxPosterior
 
 __all__ = [
     "AutoBatch",
@@ -17,8 +19,11 @@ __all__ = [
     "FactorBatch",
     "Factors",
     "Frame",
+    "InformationPosterior",
     "MeanFieldBatch",
     "RobustBatch",
+    "SoftmaxBatch",
+    "SoftmaxPosterior",
     "SolverChoice",
     "adf",
     "choose",

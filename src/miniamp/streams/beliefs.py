@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from types import ModuleType
 from typing import NamedTuple
 
@@ -215,11 +216,12 @@ def _fields_of(thing: Given) -> Fields:
 
 
 def _field_names(cls: type) -> list[str]:
-    """The annotated attributes of a class and of its bases, those of the bases first."""
+    """The annotated attributes of a class and of its bases, but those that are computed."""
     found: dict[str, None] = {}
     for base in reversed(cls.__mro__):
         found.update(dict.fromkeys(inspect.get_annotations(base)))
-    return list(found)
+    computed = (property, cached_property)
+    return [n for n in found if not isinstance(inspect.getattr_static(cls, n, None), computed)]
 
 
 def _object_of(cls: type, fields: Fields) -> object:

@@ -1,0 +1,75 @@
+"""The softmax channel: one of several classes, by the scores of all of them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from miniamp.arrays import Array
+from miniamp.channels.logistic import Logistic
+
+#: Points of the average over the scores of a row, half of them the mirror images of the others. On
+#: ten classes with scores of variance 4 a probability is off by 0.006 (root mean square), with 32
+#: points by 0.013.
+POINTS = 64
+#: Rows per block of an average: POINTS numbers per row and class are held.
+BLOCK_ROWS = 2048
+
+
+class Softmax(Logistic):
+    """One of K classes, class k with probability exp(z_k) / sum_j exp(z_j).
+
+    Two classes need the difference of their scores alone: the methods of one z are those of
+    `Logistic`, of this class against a class of score 0. `joint_probabilities` is for K classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scores, uncertain = np.array([[2.0, 0.0, 0.0]]), np.array([[9.0, 0.0, 0.0]])
+    >>> Softmax().joint_probabilities(scores, np.zeros((1, 3))).round(3)
+    array([[0.787, 0.107, 0.107]])
+    >>> Softmax().joint_probabilities(scores, uncertain).round(1)
+    array([[0.7, 0.2, 0.2]])
+    """
+
+    name = None  # type: ignore[assignment]  # nothing to choose: several classes have it
+    joint = True
+
+    def joint_probabilities(self, omega: Array, V: Array) -> Array:
+        """Probability of each class, (M, K), for independent scores z ~ N(omega, V), (M, K)."""
+        blocks = range(0, len(omega), BLOCK_ROWS)
+        parts = [_averages(omega[i : i + BLOCK_ROWS], V[i : i + BLOCK_ROWS])[0] for i in blocks]
+        return np.concatenate(parts) if parts else np.zeros_like(omega)
+
+    def joint_output(self, omega: Array, V: Array) -> tuple[Array, Array, Array]:
+        """E p and E p (1 - p), (M, K) each, and E log sum exp z, (M,), for scores z ~ N(omega, V).
+
+        E log p_y is omega_y less the last. Its gradient in omega is y - E p (y as 0 and 1), and its
+        curvature in each score by itself -E p (1 - p).
+        """
+        return _averages(omega, V)
+
+
+def _averages(omega: Array, V: Array) -> tuple[Array, Array, Array]:
+    # Classes first: sums over them are then sums of whole arrays.
+    z = omega.T[:, None, :] + np.sqrt(V).T[:, None, :] * _normals(omega.shape[1])[:, :, None]
+    top = z.max(axis=0)
+    z -= top
+    np.exp(z, out=z)
+    total = z.sum(axis=0)
+    z /= total
+    mean = z.mean(axis=1)
+    square = np.einsum("ksm,ksm->km", z, z) / z.shape[1]
+    return mean.T, np.maximum(mean - square, 0.0).T, np.mean(top + np.log(total), axis=0)
+
+
+@lru_cache(maxsize=8)
+def _normals(classes: int) -> Array:
+    """POINTS standard normal vectors of so many classes, (classes, POINTS), well spread."""
+    points = qmc.Sobol(classes, seed=0).random(POINTS // 2)
+    half = ndtri(np.clip(points, 1e-9, 1.0 - 1e-9)).T
+    both = np.concatenate([half, -half], axis=1)
+    return np.asarray(both / np.sqrt(np.mean(np.square(both), axis=1, keepdims=True)))

@@ -1,0 +1,142 @@
+"""The scores z = Phi x of a batch under a Gaussian belief, and what sites of its rows make of them.
+
+Up to N rows are solved in their own space, M x M, more of them in that of the coefficients, N x N.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from scipy import linalg
+
+from miniamp.arrays import Array
+from miniamp.designs import Design
+from miniamp.evidence.information import InformationPosterior
+from miniamp.evidence.linear import ROUNDING, cholesky
+
+#: Rows whose variances are computed at a time.
+BLOCK = 2048
+
+
+class RowSites(NamedTuple):
+    """Gaussians exp(-precision z^2/2 + linear z) of each row's scores, (M, K) each."""
+
+    precision: Array
+    linear: Array
+
+
+class Scores(Protocol):
+    """The scores z = Phi x of a batch for one class: Gaussian, and what sites make of them."""
+
+    omega: Array  #: (M,) means
+    V: Array  #: (M,) variances
+
+    def under(self, precision: Array) -> TiedScores:
+        """The covariance of the scores under sites of these precisions, (M,)."""
+
+    def absorbed(self, sites: RowSites) -> InformationPosterior:
+        """The belief with the sites of all rows, (M,) each."""
+
+
+class TiedScores(Protocol):
+    """Scores under sites of fixed precisions."""
+
+    var: Array  #: (M,)
+    rest: Array  #: (M,) 1 - precision var: the part that a score would be known less without itself
+
+    def moved(self, change: Array) -> tuple[Array, Array]:
+        """How means and pulls move when other pulls are wanted by `change`, (M,) each."""
+
+
+def scores_of(belief: InformationPosterior, design: Design) -> Scores:
+    """The scores of these rows; of up to N rows they are kept, for who predicts and then learns."""
+    if design.shape[0] > belief.size:
+        return _ByColumns(belief, design.toarray())
+    kept: tuple[Design, _ByRows] | None = belief.__dict__.get("_space")
+    if kept is None or kept[0] is not design:
+        kept = design, _ByRows(belief, design.toarray())
+        belief.__dict__["_space"] = kept
+    return kept[1]
+
+
+class _ByRows:
+    """Up to N rows: the covariance C of their scores, (M, M)."""
+
+    def __init__(self, belief: InformationPosterior, rows: Array) -> None:
+        self.belief, self.rows = belief, rows
+        self.omega = rows @ belief.centre
+        # (N, M); the columns of a C-ordered array of rows are in the order that LAPACK wants.
+        self.root = linalg.solve_triangular(belief.lower, rows.T, lower=True, check_finite=False)
+        self.V = np.einsum("ij,ij->j", self.root, self.root)
+
+    @cached_property
+    def covariance(self) -> Array:
+        """C, of which the lower triangle is filled."""
+        return np.asarray(linalg.blas.dsyrk(1.0, self.root, trans=1, lower=1))
+
+    def under(self, precision: Array) -> _TiedRows:
+        return _TiedRows(self, precision)
+
+    def absorbed(self, sites: RowSites) -> InformationPosterior:
+        return self.belief.with_sites(self.rows, *sites)
+
+
+class _TiedRows:
+    def __init__(self, space: _ByRows, precision: Array) -> None:
+        root = np.sqrt(precision)
+        K = space.covariance * root
+        K *= root[:, None]
+        K[np.diag_indices_from(K)] += 1.0
+        lower = cholesky(K)
+        inverse, _ = linalg.lapack.dpotri(lower, lower=1, overwrite_c=1)
+        self.rest = np.diagonal(inverse).copy()
+        # (C^-1 + T)^-1 = T^-1/2 (1 - K^-1) T^-1/2, without a product of matrices.
+        inverse[np.diag_indices_from(inverse)] -= 1.0
+        inverse *= -1.0 / root
+        inverse *= (1.0 / root)[:, None]
+        self.joint, self.precision = inverse, precision
+        self.var = np.diagonal(inverse).copy()
+
+    def moved(self, change: Array) -> tuple[Array, Array]:
+        shift = linalg.blas.dsymv(1.0, self.joint, change, lower=1)
+        return shift, change - self.precision * shift
+
+
+class _ByColumns:
+    """More rows than coefficients: the coefficients themselves, (N, N)."""
+
+    def __init__(self, belief: InformationPosterior, rows: Array) -> None:
+        self.belief, self.rows = belief, rows
+        self.omega = rows @ belief.centre
+        self.V = _row_variances(belief.lower, rows)
+
+    def under(self, precision: Array) -> _TiedColumns:
+        return _TiedColumns(self, precision)
+
+    def absorbed(self, sites: RowSites) -> InformationPosterior:
+        return self.belief.with_sites(self.rows, *sites)
+
+
+class _TiedColumns:
+    def __init__(self, space: _ByColumns, precision: Array) -> None:
+        self.rows, self.precision = space.rows, precision
+        weighted = space.rows * np.sqrt(precision)[:, None]
+        self.lower = cholesky(space.belief.precision + weighted.T @ weighted)
+        self.var = _row_variances(self.lower, space.rows)
+        self.rest = np.maximum(1.0 - precision * self.var, ROUNDING)
+
+    def moved(self, change: Array) -> tuple[Array, Array]:
+        solved = linalg.cho_solve((self.lower, True), change @ self.rows, check_finite=False)
+        shift = self.rows @ solved
+        return shift, change - self.precision * shift
+
+
+def _row_variances(lower: Array, rows: Array) -> Array:
+    out = np.empty(len(rows))
+    for i in range(0, len(rows), BLOCK):
+        part = slice(i, i + BLOCK)
+        root = linalg.solve_triangular(lower, rows[part].T, lower=True, check_finite=False)
+        out[part] = np.einsum("ij,ij->j", root, root)
+    return out

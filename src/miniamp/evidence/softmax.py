@@ -1,0 +1,400 @@
+"""A batch of rows of several classes, absorbed into one posterior of all classes' coefficients."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from miniamp import checks
+from miniamp.absorb import Step
+from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.channels.softmax import Softmax
+from miniamp.designs import Design, as_design
+from miniamp.evidence.base import (
+    BEYOND,
+    FEW_OUTLIERS,
+    SETTLED,
+    check_columns,
+    student_weight,
+)
+from miniamp.evidence.information import InformationPosterior
+from miniamp.evidence.linear import TINY
+from miniamp.evidence.row_scores import RowSites, Scores, TiedScores, scores_of
+from miniamp.info import Adaptation, Outlier, Stop
+from miniamp.posterior import Moments, Prior
+
+#: Steps of the means at fixed variances, and the change in standard deviations at which they end.
+#: Fewer leave means from which the next batches do not recover: with two, MNIST diverged.
+STEPS, STILL = 40, 5e-3
+#: How often a step is halved, and the step after which the curvature is computed anew.
+HALVINGS, SHORT = 8, 0.2
+#: A gain that is less than this part of the whole is rounding.
+ROUNDING = 1e-9
+#: Solved once no score moves by more than this part of its standard deviation (root mean square).
+ENOUGH = 0.02
+#: So many iterations are all: MNIST takes 2 to 4, and more only while its scale is being found.
+LONGEST = 10
+#: A row's site has at least this precision: a score that is certain says nothing.
+FAINTEST = 1e-6
+#: What is known of the logarithm of the scale of the scores beforehand, as in `learning`.
+SCALE_KNOWN = 0.25
+#: A batch changes the logarithm of the scale at most by this, and so many values are tried.
+LONGEST_STRETCH, SCALES = 0.5, 11
+
+
+@dataclass(frozen=True, eq=False)
+class SoftmaxPosterior:
+    """A belief about the coefficients of K classes, one Gaussian of N coefficients per class.
+
+    Parameters
+    ----------
+    posteriors : sequence of Posterior
+        One per class, with Gaussian priors.
+    batches : int
+        How many batches have taught it.
+    scale_known : float
+        Fisher's information of left-out rows on the logarithm of the scale of the scores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp import absorb, priors
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> labels = (X @ rng.normal(size=(2, 3)) * 5.0).argmax(axis=1)
+    >>> belief = SoftmaxPosterior.start(priors.Gaussian(var=4.0), classes=3, size=2)
+    >>> belief, info = absorb(belief, SoftmaxBatch(X, labels))
+    >>> bool(np.mean(belief.probabilities(X).argmax(axis=1) == labels) > 0.95), info.converged
+    (True, True)
+    """
+
+    posteriors: tuple[InformationPosterior, ...]
+    batches: int = 0
+    scale_known: float = 0.0
+
+    def __post_init__(self) -> None:
+        own = tuple(InformationPosterior.of(one) for one in self.posteriors)
+        if len(own) < 2 or len({one.size for one in own}) > 1:
+            raise checks.refuse(
+                "posteriors",
+                f"{len(own)} of sizes {sorted({one.size for one in own})}",
+                "at least two of one size",
+                "give one per class",
+            )
+        object.__setattr__(self, "posteriors", own)
+
+    @classmethod
+    def start(cls, prior: Prior, classes: int, size: int) -> SoftmaxPosterior:
+        """The belief before any rows: `size` coefficients for each of so many classes."""
+        return cls((InformationPosterior(prior, size),) * classes)
+
+    @property
+    def size(self) -> int:
+        """The number N of coefficients per class."""
+        return self.posteriors[0].size
+
+    @property
+    def mean(self) -> Array:
+        """Posterior means, (K, N)."""
+        return np.stack([one.centre for one in self.posteriors])
+
+    @property
+    def var(self) -> Array:
+        """Posterior variances, (K, N)."""
+        return np.stack([one.var for one in self.posteriors])
+
+    def scaled(self, factor: float) -> SoftmaxPosterior:
+        """The belief that counts what it has seen `factor` times; the scale stays."""
+        own = tuple(one.scaled(factor) for one in self.posteriors)
+        return replace(self, posteriors=own, scale_known=factor * self.scale_known)
+
+    def stretched(self, factor: ArrayOrFloat) -> SoftmaxPosterior:
+        """The belief about factor * x in the place of x; the prior stays."""
+        return replace(self, posteriors=tuple(one.stretched(factor) for one in self.posteriors))
+
+    def with_prior(self, prior: Prior) -> SoftmaxPosterior:
+        """What the same data say under another prior, the same for all classes."""
+        return replace(self, posteriors=tuple(one.with_prior(prior) for one in self.posteriors))
+
+    def rescaled(self, factor: float) -> SoftmaxPosterior:
+        """The belief in which all scores, prior and all that was seen, are `factor` times larger.
+
+        That of an intercept's prior stays.
+        """
+        own = (one.with_prior(one.prior.rescaled(factor)) for one in self.posteriors)
+        return replace(self, posteriors=tuple(one.stretched(factor) for one in own))
+
+    def spaces(self, design: Design) -> tuple[Scores, ...]:
+        """The scores of these rows under the belief, one space per class."""
+        check_columns(design, self.posteriors[0])
+        return tuple(scores_of(one, design) for one in self.posteriors)
+
+    def scores(self, Phi: Given) -> Moments:
+        """Means and variances of the scores of new rows, (M, K) each."""
+        spaces = self.spaces(as_design(Phi))
+        return Moments(
+            np.stack([one.omega for one in spaces], axis=1),
+            np.stack([one.V for one in spaces], axis=1),
+        )
+
+    def probabilities(self, Phi: Given) -> Array:
+        """Probability of each class for new rows, (M, K)."""
+        return Softmax().joint_probabilities(*self.scores(Phi))
+
+
+class State(NamedTuple):
+    """What goes from iteration to iteration."""
+
+    spaces: tuple[Scores, ...]
+    pull: Array  #: (M, K) of the rows on their scores: weight times label less probability
+    sites: RowSites
+    left_out: Moments  #: the scores of each row without itself, (M, K) each
+    iterations: int = 0
+
+
+SoftmaxStep = Step[RowSites, Moments, State]
+
+
+class SoftmaxBatch:
+    """Rows of one of K classes each, for a `SoftmaxPosterior`: multinomial logistic regression.
+
+    The posterior is approximated by one Gaussian per class. Scores z_k = Phi x_k of a row are
+    N(m_k, v_k); its labels pull on them by y_k - E p_k, and are stored as Gaussian sites of
+    precision K/(K - 1) E p_k (1 - p_k), with averages of the softmax p over the scores' own
+    uncertainty: without it the belief is too bold. Means and variances are iterated to their fixed
+    point, means by Newton steps that a majoriser of the curvature, 2 E p_k (1 - p_k), makes safe.
+
+    With up to N rows per batch O(M N^2 + N^3) per class, and O(M^3) per iteration.
+
+    Parameters
+    ----------
+    Phi : (M, N) array, scipy.sparse matrix or Design
+        The rows.
+    labels : (M,) array
+        The class of each, 0 to K - 1.
+    weights : (M,) array, optional
+        How often each row counts.
+    learn_scale : bool
+        Whether the scale of all scores is learned from left-out rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp import absorb, priors
+    >>> x = np.linspace(-1.0, 1.0, 200)[:, None]
+    >>> rows = np.hstack([x, np.ones((200, 1))])
+    >>> labels = np.digitize(x[:, 0], [-0.5, 0.0, 0.5])  # ordered classes
+    >>> start = SoftmaxPosterior.start(priors.Gaussian(var=900.0), classes=4, size=2)
+    >>> belief, _ = absorb(start, SoftmaxBatch(rows, labels))
+    >>> chances = belief.probabilities(rows)
+    >>> bool(np.mean(np.log(chances[np.arange(200), labels])) > -0.2)
+    True
+    """
+
+    row_weights: Mapping[Outlier, float] = MappingProxyType({})
+
+    def __init__(
+        self, Phi: Given, labels: Given, weights: Array | None = None, *, learn_scale: bool = False
+    ) -> None:
+        self.design = as_design(Phi)
+        found = checks.vector("labels", checks.numeric("labels", labels), self.design.shape[0])
+        self.labels = found.astype(np.int64)
+        if (self.labels != found).any() or self.labels.min() < 0:
+            raise checks.refuse(
+                "labels", f"{found.min():g} to {found.max():g}", "0, 1, 2, ...", "number them"
+            )
+        self.weights = np.ones(len(found)) if weights is None else np.asarray(weights)
+        self.given_weights, self.learn_scale = self.weights, learn_scale
+        self.channel = Softmax()
+
+    @property
+    def rows(self) -> int:
+        """The number M of rows."""
+        return len(self.labels)
+
+    def start(self, belief: SoftmaxPosterior) -> tuple[Moments, State]:
+        K = len(belief.posteriors)
+        if self.labels.max() >= K:
+            raise checks.refuse(
+                "labels", f"{self.labels.max()}", f"0 to {K - 1}", "make a belief of more classes"
+            )
+        scores = belief.scores(self.design)
+        nothing = np.zeros_like(scores.mean)
+        state = State(belief.spaces(self.design), nothing, RowSites(nothing, nothing), scores)
+        # When so many rows have been seen, this part is left of what was not known of them.
+        left = min(1.0, belief.size / self.rows)
+        return Moments(scores.mean, left * scores.var), state
+
+    def refine(self, belief: SoftmaxPosterior, estimate: Moments, memory: State) -> SoftmaxStep:
+        try:
+            return self._refined(belief, estimate, memory)
+        except np.linalg.LinAlgError:  # beyond working precision: absorb reports it by name
+            return Step(memory.sites, estimate, memory, change=np.nan, health=np.nan)
+
+    def _refined(self, belief: SoftmaxPosterior, estimate: Moments, state: State) -> SoftmaxStep:
+        """The sites of all rows from their scores, and the scores that these give."""
+        K, (omega, V) = len(belief.posteriors), estimate
+        truth, weights = self._truth(K), self.weights[:, None]
+        curvature = self.channel.joint_output(omega, V)[1]
+        precision = np.maximum(K / (K - 1.0) * weights * curvature, FAINTEST)
+        tied = [one.under(t) for one, t in zip(state.spaces, precision.T, strict=True)]
+        V = np.stack([one.var for one in tied], axis=1)
+        omega, pull = self._settled(state, tied, omega, V)
+        # A row's scores without its own site.
+        rest = np.stack([one.rest for one in tied], axis=1)
+        left_out = Moments(omega - V * pull / rest, V / rest)
+        chances = self.channel.joint_probabilities(*left_out)
+        error = float(np.sum(weights * np.square(truth - chances)))
+        expected = weights * chances * (1.0 - chances)
+        change = _deviation(omega - estimate.mean, V)
+        wider = float(np.mean(np.abs(V / estimate.var - 1.0)))
+        iterations = state.iterations + 1
+        return Step(
+            tilt=RowSites(precision, pull + precision * omega),
+            estimate=Moments(omega, V),
+            memory=State(
+                state.spaces,
+                pull,
+                RowSites(precision, pull + precision * omega),
+                left_out,
+                iterations,
+            ),
+            change=change,
+            # One wrong label among certain ones is an outlier, not a conflict of the batch.
+            health=(1.0 + error) / (1.0 + float(np.sum(expected))),
+            solved=max(change, wider) < ENOUGH,
+            ended=iterations >= LONGEST,
+            solver="softmax",
+            reason="one posterior of all classes",
+            carried_by=float(np.sum(expected) ** 2 / max(np.sum(np.square(expected)), TINY)),
+        )
+
+    def _settled(
+        self, state: State, tied: list[TiedScores], omega: Array, V: Array
+    ) -> tuple[Array, Array]:
+        """Means of the scores, and the pulls that give them, at these variances, (M, K) each.
+
+        They maximise E log p_y less the energy of the move, a concave function. A step that would
+        lower it is too long, since the curvature has changed on the way: half of it is tried, and
+        the next iteration starts from there.
+        """
+        K = omega.shape[1]
+        truth, weights = self._truth(K), self.weights[:, None]
+        start = np.stack([one.omega for one in state.spaces], axis=1)
+
+        def gain(omega: Array, pull: Array) -> tuple[float, Array]:
+            p, _, total = self.channel.joint_output(omega, V)
+            fit = np.sum(self.weights * (np.sum(truth * omega, axis=1) - total))
+            return float(fit - 0.5 * np.vdot(pull, omega - start)), weights * (truth - p)
+
+        pull = state.pull
+        best, wanted = gain(omega, pull)
+        for _ in range(STEPS):
+            moves = [one.moved(a) for one, a in zip(tied, (wanted - pull).T, strict=True)]
+            shift, lift = (np.stack(part, axis=1) for part in zip(*moves, strict=True))
+            step, now, then = 0.5 * K / (K - 1.0), -np.inf, wanted
+            for _ in range(HALVINGS):
+                now, then = gain(omega + step * shift, pull + step * lift)
+                if now > best - ROUNDING * abs(best):
+                    break
+                step *= 0.5
+            omega, pull = omega + step * shift, pull + step * lift
+            best, wanted = now, then
+            if _deviation(step * shift, V) < STILL or step < SHORT:
+                break
+        return omega, pull
+
+    def refine_all(
+        self, belief: SoftmaxPosterior, estimate: Moments, memory: State, stop: Stop
+    ) -> tuple[list[float], None]:
+        return [], None
+
+    def remedies(self) -> Iterable[tuple[str, Self]]:
+        return ()
+
+    def conclude(self, belief: SoftmaxPosterior, step: SoftmaxStep) -> SoftmaxPosterior:
+        sites, state = step.tilt, step.memory
+        each = zip(state.spaces, sites.precision.T, sites.linear.T, strict=True)
+        own = tuple(space.absorbed(RowSites(t, b)) for space, t, b in each)
+        new = replace(belief, posteriors=own, batches=belief.batches + 1)
+        if not self.learn_scale:
+            return new
+        first = belief.batches == 0
+        if first and self.rows <= belief.size:
+            return new  # left-out rows of so few do not show the scale
+        scores = state.left_out if first else belief.scores(self.design)
+        stretch, told = self._stretch(belief, scores)
+        known = replace(new, scale_known=belief.scale_known + told)
+        return known.rescaled(float(np.exp(stretch))) if stretch else known
+
+    def adapted(
+        self, belief: SoftmaxPosterior, step: SoftmaxStep, *, sound: bool
+    ) -> tuple[Self, tuple[Adaptation, ...]] | None:
+        """Rows whose label is beyond reason down-weighted as Student's t would; else None."""
+        if not np.isfinite(step.change):
+            return None
+        log_chance = self._log_chances(step.memory.left_out)
+        best, got = log_chance.max(axis=1), log_chance[np.arange(self.rows), self.labels]
+        deviations = np.sqrt(2.0 * (best - got))
+        where = np.flatnonzero(deviations > BEYOND)
+        if not 0 < len(where) <= max(1.0, FEW_OUTLIERS * self.rows):
+            return None
+        guess = log_chance.argmax(axis=1)
+        found = {
+            Outlier(int(i), float(self.labels[i]), float(guess[i]), float(deviations[i])): (
+                student_weight(float(deviations[i]))
+            )
+            for i in where
+        }
+        before = {row.row: weight for row, weight in self.row_weights.items()}
+        same = before.keys() == {row.row for row in found}
+        if same and all(before[row.row] < SETTLED * w for row, w in found.items()):
+            return None
+        new = copy.copy(self)
+        new.row_weights, new.weights = found, self.given_weights.copy()
+        for row, weight in found.items():
+            new.weights[row.row] *= weight
+        return new, tuple(Adaptation("row", weight, row) for row, weight in found.items())
+
+    def left_out_score(self, step: SoftmaxStep) -> float:
+        log_chance = self._log_chances(step.memory.left_out)
+        got = log_chance[np.arange(self.rows), self.labels]
+        return float(np.sum(np.maximum(got, log_chance.max(axis=1) - 0.5 * BEYOND**2)))
+
+    def diagnosis(self) -> str:
+        return self.design.diagnosis()
+
+    def _truth(self, classes: int) -> Array:
+        return np.asarray(self.labels[:, None] == np.arange(classes), dtype=np.float64)
+
+    def _log_chances(self, scores: Moments, scale: float = 1.0) -> Array:
+        chances = self.channel.joint_probabilities(scale * scores.mean, scale**2 * scores.var)
+        return np.asarray(np.log(np.maximum(chances, TINY)))
+
+    def _stretch(self, belief: SoftmaxPosterior, scores: Moments) -> tuple[float, float]:
+        """By how much to stretch all scores (a logarithm), and what the rows tell of it.
+
+        The maximum of the log-probability that the belief before gave to the rows (in a first batch
+        that of each row given the others), less what earlier rows have told. As in
+        `learning.Learn`, a label absorbed while the scores had some scale supports that scale, so
+        that the evidence of the prior's width cannot be used: with it (MacKay's rule) MNIST ended
+        at scores of zero.
+        """
+        each = np.arange(self.rows), self.labels
+        steps = np.linspace(-LONGEST_STRETCH, LONGEST_STRETCH, SCALES)
+        logs = np.stack([self._log_chances(scores, float(np.exp(h)))[each] for h in steps])
+        before, middle = SCALE_KNOWN + belief.scale_known, SCALES // 2
+        best = steps[np.argmax(logs @ self.weights - 0.5 * before * np.square(steps))]
+        slope = (logs[middle + 1] - logs[middle - 1]) / (steps[middle + 1] - steps[middle - 1])
+        return float(best), float(np.sum(np.square(self.weights * slope)))
+
+
+def _deviation(moved: Array, V: Array) -> float:
+    """How far scores went, in their standard deviations; what all classes share does not count."""
+    centred = moved - moved.mean(axis=1, keepdims=True)
+    return float(np.sqrt(np.mean(np.square(centred) / V)))
