@@ -291,8 +291,13 @@ class Learn:
         old, new = seen.unweighted().parameters(), fitted.unweighted().parameters()
         values = {name: old[name] + step_size * (new[name] - old[name]) for name in new}
         values = {name: np.maximum(v, old[name] / LARGEST_FALL) for name, v in values.items()}
-        told += before - model.noise_known
-        return self._bounded(model, running.plain.replaced(**values)), told
+        learned = self._bounded(model, running.plain.replaced(**values))
+        if not first:
+            # What earlier rows told, at the noise as it is now: less of a lower one, the less they
+            # were predicted.
+            fall = float(np.mean(seen.unweighted().fisher() / learned.unweighted().fisher()))
+            before *= fall ** (2.0 * (1.0 - float(np.clip(np.mean(noise_share), 0.0, 1.0))))
+        return learned, told + before - model.noise_known
 
     def _still_known(self, seen: Channel, fitted: Channel, half: float, told: float) -> float:
         """The part of the information so far that remains where the noise was far too high.

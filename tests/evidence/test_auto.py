@@ -62,14 +62,22 @@ def test_rows_of_zeros_only_are_not_correlated():
     assert correlation(as_design(np.zeros((4, 5)))) == 0.0
 
 
-def test_a_belief_with_remembered_rows_stays_with_the_robust_solver():
-    belief, first = absorb(
-        Posterior(SPARSE, 300, memory=20),
-        evidence.AutoBatch(*batch(ensembles.LowRank(10, 0.9)), NOISY),
-    )
-    _, second = absorb(belief, evidence.AutoBatch(*batch("iid"), NOISY))
-    assert (first.solver, second.solver) == ("robust", "robust")
-    assert second.reason.startswith("the belief remembers rows")
+def test_one_correlated_batch_does_not_keep_the_robust_solver_for_good():
+    # N = 300, seed 5, 60 rows per batch, of which the second is correlated.
+    rng, x = np.random.default_rng(5), SPARSE.sample(np.random.default_rng(6), 300)
+    beliefs = [Posterior(SPARSE, 300, memory=20)] * 2
+    names: list[list[str]] = [[], []]
+    for k in range(6):
+        Phi = rng.normal(size=(60, 300)) + (1.5 * rng.normal(size=(60, 1)) if k == 1 else 0.0)
+        y = Phi @ x + 0.1 * rng.normal(size=60)
+        for j, solver in enumerate(("auto", "robust")):
+            rows = evidence.AutoBatch(Phi, y, NOISY, solver=solver)
+            beliefs[j], info = absorb(beliefs[j], rows)
+            names[j].append(info.solver)
+    assert names[0] == ["amp", "robust", *["amp"] * 4]
+    assert beliefs[0].remembered is not None  # and may be needed again
+    errors = [np.mean(np.square(belief.mean - x)) for belief in beliefs]
+    assert errors[0] < 2.0 * errors[1]
 
 
 def test_few_rows_or_features_go_to_the_robust_solver(rng):

@@ -35,7 +35,8 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
         theory (`miniamp.theory.plan`).
     memory : "auto" or int
         Pseudo-rows that keep correlations between coefficients from batch to batch: 0 keeps none,
-        the number of features keeps all (offline inference).
+        the number of features keeps all (offline inference). "auto" keeps up to 256 within 32 MB,
+        and none for sparse rows of more than 4096 features, which stay sparse.
     forget : float
         For drifting streams: weight of everything learned before, relative to a new batch.
     solver : "auto", "amp" or "robust"

@@ -38,6 +38,10 @@ FEW_ROWS, FEW_FEATURES = 4, 64
 #: up to which AMP is used. Independent entries give 0 +- 0.02; AR(.45) features 0.1 to 0.5, where
 #: the error of AMP is 1.65 times the robust solver's; AR(.3) 0.04 to 0.2.
 TRUSTED = 0.06
+#: The same where earlier rows were correlated, or looked it: AMP adds to what is remembered of them
+#: but does not use it, so rows must look independent beyond doubt. One false alarm then does not
+#: keep the robust solver for good.
+RETURNING = 0.02
 #: Products with the rows and back that estimate it, for a standard deviation of 0.02 or less; rows
 #: so few that as many products give their whole Gram matrix need no estimate.
 PROBED_ROWS = 600
@@ -60,7 +64,7 @@ def choose(design: Design, *, solver: str = "auto", remembers: bool = False) -> 
     solver : {"auto", "amp", "robust"}
         What the user asked for.
     remembers : bool
-        Whether the belief that will absorb them remembers rows, whose correlations AMP would lose.
+        Whether the belief that will absorb them remembers rows: AMP makes no use of these.
 
     Examples
     --------
@@ -69,24 +73,25 @@ def choose(design: Design, *, solver: str = "auto", remembers: bool = False) -> 
     >>> Phi = np.random.default_rng(0).normal(size=(100, 200))
     >>> choose(as_design(Phi)).solver, choose(as_design(Phi + 1.0)).solver
     ('amp', 'robust')
-    >>> choose(as_design(Phi), remembers=True)
-    SolverChoice(solver='robust', reason='the belief remembers rows')
+    >>> near = as_design(Phi + 0.19)  # nearly independent
+    >>> choose(near).solver, choose(near, remembers=True).solver
+    ('amp', 'robust')
     """
     if solver not in SOLVERS:
         raise checks.refuse("solver", repr(solver), f"one of {SOLVERS}", "{solver=auto} suits any")
     if solver != "auto":
         return SolverChoice(solver, "as asked")
-    if remembers:
-        return SolverChoice("robust", "the belief remembers rows")
     if design.shape[0] < FEW_ROWS:
         return SolverChoice("robust", "few rows")
     if design.shape[1] <= FEW_FEATURES:
         return SolverChoice("robust", "few features: the robust solver is cheap and exact there")
     if solves_on_rows(design):
         return SolverChoice("robust", "few entries per row: the robust solver is cheap there")
-    excess = correlation(design)
-    reason = f"excess correlation of the rows {excess:.3f}, up to {TRUSTED:g} is independent"
-    return SolverChoice("amp" if excess < TRUSTED else "robust", reason)
+    excess, limit = correlation(design), RETURNING if remembers else TRUSTED
+    reason = f"excess correlation of the rows {excess:.3f}, up to {limit:g} is independent"
+    if remembers and excess >= limit:
+        reason += " where rows are remembered"
+    return SolverChoice("amp" if excess < limit else "robust", reason)
 
 
 class Chosen(NamedTuple):
