@@ -155,7 +155,7 @@ class Information:
         h = self.b / self.noise + self.linear
         lower = cholesky(K)
         root, _ = linalg.lapack.dtrtri(lower, lower=1)
-        mean = linalg.cho_solve((lower, True), h, check_finite=False)
+        mean, _ = linalg.lapack.dpotrs(lower, h, lower=1)
         var = np.einsum("ij,ij->j", root, root)
         log_det = 2.0 * float(np.sum(np.log(np.diagonal(lower))))
         return Solution(mean, var, root, log_det, float(h @ mean))
@@ -219,11 +219,14 @@ class Information:
 
 
 def cholesky(K: Array) -> Array:
-    """The lower Cholesky factor of K, with a little added to its diagonal where it needs it."""
+    """The lower Cholesky factor of K, with a little added to its diagonal where it needs it.
+
+    The diagonal of K is overwritten.
+    """
+    diagonal = np.diagonal(K).copy()
     for jitter in JITTER:
-        trial = K.copy()
-        trial[np.diag_indices_from(K)] *= 1.0 + jitter * len(K)
-        lower, failed = linalg.lapack.dpotrf(trial.T, lower=1, overwrite_a=1)
+        np.fill_diagonal(K, diagonal * (1.0 + jitter * len(K)))
+        lower, failed = linalg.lapack.dpotrf(K.T, lower=1)
         if not failed and np.isfinite(lower[-1, -1]):
             return np.asarray(lower)
     raise np.linalg.LinAlgError("rows beyond working precision")

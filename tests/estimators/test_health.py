@@ -11,6 +11,8 @@ pytest.importorskip("sklearn")
 from miniamp import priors
 from miniamp.errors import ConflictError
 from miniamp.estimators import HealthWarning, MiniAMPClassifier, MiniAMPRegressor
+from miniamp.estimators.health import findings
+from miniamp.estimators.history import History
 
 
 def rows_of(design, rng, rows, features):
@@ -256,3 +258,39 @@ def test_false_alarms_are_rare():
     alarms = [(seed, name) for seed in range(5200, 5280) for name, found in
               healthy(seed, batches=20).items() if found]  # fmt: skip
     assert len(alarms) <= 1, alarms
+
+
+def entries(count, **changes):
+    """The history of a stream in which nothing is wrong, but for these fields of the latest."""
+    sound = {"rows": 50, "features": 4, "iterations": 2, "converged": True, "solver": "robust"}
+    sound |= {"remedy": "", "health": 1.0, "solver_asked": "auto", "prior_learned": True}
+    found = [
+        sound | {"batch": k, "rows_seen": 50 * (k + 1), "prior_var": 0.5} for k in range(count)
+    ]
+    for entry in found[-3:]:
+        entry.update(changes)
+    return History(found)
+
+
+def test_a_prior_width_that_falls_to_nothing_is_a_collapse():
+    assert findings(entries(30)) == []
+    assert findings(entries(30, prior_var=1e-3)) == []  # noise and signal are being told apart
+    (finding,) = findings(entries(30, prior_var=1e-7))
+    assert finding.kind == "collapse"
+    assert "1e-07, from 0.5" in finding.message
+
+
+def test_batches_that_do_not_converge_are_reported():
+    (finding,) = findings(entries(30, converged=False, iterations=500))
+    assert finding.kind == "unconverged"
+    assert "3 of the last 5 batches" in finding.message
+    assert "500 iterations" in finding.message
+    one = entries(30)
+    one[-1]["converged"] = False  # a single batch near a threshold is nothing to act on
+    assert findings(one) == []
+
+
+def test_a_stream_cut_short_is_reported():
+    """N = 150 independent features under a sparse prior, one iteration per batch of 80 rows."""
+    with pytest.warns(HealthWarning, match="did not converge"):
+        stream(MiniAMPRegressor("sparse", solver="amp", max_iter=1), features=150)

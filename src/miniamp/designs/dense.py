@@ -13,7 +13,7 @@ from scipy import linalg
 from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
-from miniamp.designs.base import Design, Sweep, check_dtype, check_shape, row_blocks
+from miniamp.designs.base import Design, Sweep, check_bytes, check_dtype, check_shape, row_blocks
 from miniamp.designs.sequential import Columns, DenseColumns, KernelRows, Where
 from miniamp.designs.swept import Swept
 from miniamp.kernel import read_only
@@ -109,6 +109,14 @@ class Dense(Design):
             start=np.zeros((self.shape[1], *u.shape[1:])),
         )
         return total
+
+    def information(self, weights: Array) -> Array:
+        one = float(weights[0])
+        if not np.all(weights == one):
+            return super().information(weights)
+        N, rows = self.shape[1], self.toarray()
+        check_bytes(8 * N * N, f"{N} x {N} products of columns")
+        return np.asarray(one * (rows.T @ rows))
 
     def row_powers(self, root: Array) -> Array:
         known = linalg.blas.dtrmm(1.0, root, self.toarray().T, lower=1)

@@ -57,7 +57,8 @@ class Finding:
     Attributes
     ----------
     kind : str
-        "noise", "drift", "design", "order", "conflict", "collapse", "overconfidence" or "theory".
+        "noise", "drift", "design", "order", "conflict", "collapse", "unconverged", "overconfidence"
+        or "theory".
     message : str
         What is seen, in plain words.
     remedy : str
@@ -125,7 +126,8 @@ def diagnose(history: History) -> HealthReport:
 
 def findings(history: History) -> list[Finding]:
     """What is wrong as of the latest batch."""
-    return [*_findings(history), *_conflicts(history), *_collapse(history)]
+    kinds = (_findings, _conflicts, _collapse, _unconverged)
+    return [finding for kind in kinds for finding in kind(history)]
 
 
 def _findings(history: History) -> list[Finding]:
@@ -177,13 +179,27 @@ def _collapse(history: History) -> Iterator[Finding]:
     """A prior width that has fallen to nothing: the model ignores its features from then on."""
     if not history or not history[-1].get("prior_learned"):
         return
-    widths = column(history[-COLLAPSE_WINDOW:], "prior_var")
+    step = COLLAPSE_WINDOW // 20  # every tenth batch, and the latest
+    widths = column(history[-1:-COLLAPSE_WINDOW:-step][::-1], "prior_var")
     if widths[-1] < COLLAPSED * np.max(widths):
         yield Finding(
             "collapse",
             f"The prior variance of the coefficients has fallen to {widths[-1]:.2g}, from "
             f"{np.max(widths):.2g}: the model ignores the features.",
             "If they carry information, use larger batches, or give a prior object.",
+        )
+
+
+def _unconverged(history: History) -> Iterator[Finding]:
+    """Batches whose iterations ended before they had settled, now and in most of the latest."""
+    last = history[-BATCHES:]
+    cut = [entry for entry in last if not entry["converged"] and "conflicts" not in entry]
+    if len(last) == BATCHES and len(cut) > BATCHES // 2 and cut[-1] is last[-1]:
+        yield Finding(
+            "unconverged",
+            f"{len(cut)} of the last {BATCHES} batches did not converge: the latest ended after "
+            f"{last[-1]['iterations']} iterations.",
+            "Allow more (max_iter=), use larger batches, or {solver=robust}.",
         )
 
 

@@ -255,7 +255,7 @@ class FitState:
         joint = classes.joint(self.models)
         if joint is not None:
             return classes.absorbed(joint, self.settings, design, rows)
-        make = self._solver(design)
+        make = functools.cache(functools.partial(self._solver, design))
         learned, infos = [], []
         with warnings.catch_warnings():
             # A second attempt is recorded in the history as a remedy.
@@ -270,7 +270,7 @@ class FitState:
         return learned, infos
 
     def _one_target(
-        self, model: Model, design: Design, y: Array, make: Solver, forget: float
+        self, model: Model, design: Design, y: Array, make: Callable[[], Solver], forget: float
     ) -> tuple[Model, Info]:
         """The model of one target after the batch; as it was where the batch is skipped."""
         try:
@@ -282,7 +282,7 @@ class FitState:
             return model, Info(0, False, np.zeros(1), np.inf, "", "", "no solution", skipped)
 
     def _absorb(
-        self, model: Model, design: Design, y: Array, make: Solver, forget: float
+        self, model: Model, design: Design, y: Array, make: Callable[[], Solver], forget: float
     ) -> tuple[Model, Info]:
         s = self.settings
         varied = bool(np.any(y != y[0])) or model.batches > 0
@@ -291,7 +291,7 @@ class FitState:
         if exact is not None:
             return self._absorb_exact(model, design, y, forget, exact, (prior, noise), varied)
         if not (prior or noise):
-            rows = make(design, y, model.channel)
+            rows = make()(design, y, model.channel)
             belief, info = absorb(
                 model.posterior, rows, s.stop, forget=forget, on_conflict=s.on_conflict
             )
@@ -299,7 +299,7 @@ class FitState:
         own = _prior(model)
         # The sign of a feature is arbitrary: coefficients are centred on zero.
         fixed = own.centres if prior else own.names
-        learn = Learn(design, y, make, fixed=fixed, noise=noise)
+        learn = Learn(design, y, make(), fixed=fixed, noise=noise)
         return absorb(model, learn, s.stop, forget=forget, on_conflict=s.on_conflict)
 
     def _exact(self, model: Model, design: Design, y: Array) -> SolverChoice | None:

@@ -13,7 +13,7 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import Design
 from miniamp.evidence.auto import SolverChoice, choose
-from miniamp.evidence.base import DrawnRows, check_columns
+from miniamp.evidence.base import PLAUSIBLE, DrawnRows, check_columns
 from miniamp.info import Adaptation
 from miniamp.posterior import Moments, Posterior
 from miniamp.remembered import Information
@@ -25,6 +25,8 @@ FIRST_ROUNDS, ROUNDS = 30, 3
 #: Hyper-parameters that move by less than this part of their own standard deviation (that of a
 #: logarithm is sqrt(2/n) after n rows) have settled.
 SETTLED = 0.1
+#: The same where a round costs as much as the products of the rows, beyond `ALWAYS` coefficients.
+SETTLED_ENOUGH = 0.4
 #: The prior of a coefficient follows the units of its feature when they change by more than this.
 SAME_UNITS = 0.02
 #: A round changes a variance at most by this factor.
@@ -93,7 +95,8 @@ class Round(NamedTuple):
     past: Information  #: before the batch
     seen: Information  #: with the batch, under the hyper-parameters of this round
     width: Array  #: (N,) variances of the prior before the batch
-    shared: Array  #: (N,) which of them are learned: all but an intercept's
+    linear: Array  #: (N,) the linear part of prior and tilt
+    shared: Array  #: (N,) which widths are learned: all but an intercept's
     factor: float = 1.0  #: by which those are multiplied
     number: int = 0
     health: float = np.nan
@@ -181,11 +184,13 @@ class ExactBatch(DrawnRows[Round]):
             count,
         )
         prior, nothing = belief.prior, np.zeros(belief.size)
-        width = prior.moments(nothing, nothing)[1]
+        centre, width = prior.moments(nothing, nothing)
         shared = np.zeros(belief.size, dtype=bool)
         if self.learns_prior:
             shared = prior.rescaled(2.0, self.fixed).moments(nothing, nothing)[1] != width
-        return Moments(np.zeros(1), np.ones(1)), Round(past, seen, width, shared)
+        return Moments(np.zeros(1), np.ones(1)), Round(
+            past, seen, width, centre / width + belief.tilt.B, shared
+        )
 
     def refine(self, belief: Posterior, estimate: Moments, memory: Round) -> ExactStep:
         past, seen, number = memory.past, memory.seen, memory.number + 1
@@ -202,7 +207,8 @@ class ExactBatch(DrawnRows[Round]):
             )
         following, factor, change = self._learned(belief, memory)
         last = number >= (ROUNDS if past.count else FIRST_ROUNDS)
-        solved = change < SETTLED or last
+        enough = SETTLED if belief.size <= ALWAYS else SETTLED_ENOUGH
+        solved = change < enough or last
         return Step(
             tilt=NO_TILT,
             estimate=Moments(mean, var),
@@ -240,7 +246,11 @@ class ExactBatch(DrawnRows[Round]):
     ) -> tuple[Self, tuple[Adaptation, ...]] | None:
         if not np.isfinite(step.change):
             return None
-        now = self.with_channel(self.plain.with_noise(step.memory.seen.noise))
+        seen = step.memory.seen
+        away = np.abs(self.y - self.design.times(step.estimate.mean)) * np.sqrt(self._noise()[1])
+        if sound and self.weights is None and away.max() < PLAUSIBLE * np.sqrt(seen.noise):
+            return None  # as most batches: no row can be an outlier
+        now = self.with_channel(self.plain.with_noise(seen.noise))
         better = DrawnRows.adapted(now, belief, step, sound=sound)
         return None if better is None else (better[0].with_channel(self.plain), better[1])
 
@@ -284,7 +294,6 @@ class ExactBatch(DrawnRows[Round]):
             noise = float(np.clip(noise, LEAST_NOISE * power, power)) if power > 0.0 else noise
             change = abs(np.log(noise / seen.noise)) * np.sqrt(0.5 * free)
         precision = 1.0 / width
-        linear = belief.gaussian()[1]
         if shared.any():
             mean, var = seen.solution[:2]
             used = float(np.sum((1.0 - var * (seen.precision - belief.tilt.A))[shared]))
@@ -298,7 +307,8 @@ class ExactBatch(DrawnRows[Round]):
         units = float(np.max(np.abs(np.log(precision / seen.precision))))
         if units > SAME_UNITS:
             change = max(change, units / SAME_UNITS)
-        after = Information(seen.S, seen.b, seen.square, seen.count, noise, precision, linear)
+        sums = seen.S, seen.b, seen.square, seen.count
+        after = Information(*sums, noise, precision, memory.linear)
         return after, factor, change
 
 

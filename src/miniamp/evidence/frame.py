@@ -115,9 +115,8 @@ class Frame:
         if scipy.sparse.issparse(Phi):
             return self._following_sparse(scipy.sparse.csr_array(Phi))
         first, part = self.seeing(Phi), checked_matrix(Phi)
-        counted = self.counted + part.shape[0]
-        power = np.sum(np.square(part - first.centre), axis=0)
-        power = power + self.counted * np.square(self.scale)
+        counted, away = self.counted + part.shape[0], part - first.centre
+        power = np.einsum("ij,ij->j", away, away) + self.counted * np.square(self.scale)
         scale = np.where(first.scale > 0.0, np.sqrt(power / counted), 0.0)
         return replace(first, scale=np.where(scale > 0.0, scale, first.scale), counted=counted)
 
@@ -151,8 +150,11 @@ class Frame:
             return self._sparse_rows(scipy.sparse.csr_array(Phi), intercept)
         unit = np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0.0)
         Phi = checked_matrix(Phi)
-        framed = np.ones((Phi.shape[0], Phi.shape[1] + intercept))
-        framed[:, : Phi.shape[1]] = (Phi - self.centre) * unit
+        framed = np.empty((Phi.shape[0], Phi.shape[1] + intercept))
+        own = framed[:, : Phi.shape[1]]
+        np.subtract(Phi, self.centre, out=own)
+        own *= unit
+        framed[:, Phi.shape[1] :] = 1.0
         return framed
 
     def _sparse_rows(self, Phi: scipy.sparse.csr_array, intercept: bool) -> scipy.sparse.csr_array:
