@@ -49,7 +49,7 @@ class Entry(TypedDict, total=False):
     reason: str
     remedy: str
     health: float
-    log_evidence: float  #: of the batch given all before it, in standardised targets
+    log_evidence: float  #: log-density of the batch given all before it, where it is known
     mean_variance: float
     noise_var: float
     noise_learned: bool

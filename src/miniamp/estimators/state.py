@@ -239,6 +239,9 @@ class FitState:
         conflicts = [conflict_entry(one, *units) for info in infos for one in info.adapted]
         if conflicts:
             entry["conflicts"] = conflicts
+        evidence = float(sum(info.log_evidence for info in infos))
+        if np.isfinite(evidence):
+            entry["log_evidence"] = evidence - self.targets * count * float(np.log(self.y_scale))
         if rows.left_out:
             entry["sampled"] = len(rows)
         if rows.weights is not None:
