@@ -42,7 +42,7 @@ STRAINED = 2.0
 
 
 #: A prior variance so many times below the largest of the latest batches has collapsed: while noise
-#: and signal are being told apart, the first batches of sound streams move it by orders of magnitude.
+#: and signal are being told apart, first batches of sound streams move it by orders of magnitude.
 COLLAPSED, COLLAPSE_WINDOW = 1e-5, 200
 
 

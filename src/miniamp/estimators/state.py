@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import NamedTuple, Self, TypeAlias, cast
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import issparse
 
 from miniamp import checks
-from miniamp.absorb import absorb
-from miniamp.arrays import Array, Given
-from miniamp.channels.base import Channel
+from miniamp.arrays import Array
 from miniamp.designs import Design, as_design
-from miniamp.errors import ConflictWarning
-from miniamp.estimators import classes
+from miniamp.estimators import classes, targets
 from miniamp.estimators.health import findings
 from miniamp.estimators.history import (
     Entry,
@@ -33,12 +27,10 @@ from miniamp.estimators.saving import State
 from miniamp.estimators.scoring import RowPrediction
 from miniamp.estimators.settings import ModelSettings, with_unit
 from miniamp.estimators.tally import Tally
-from miniamp.evidence import AutoBatch, ExactBatch, Frame, SolverChoice, choose_exact
-from miniamp.evidence.auto import choose
+from miniamp.evidence import Frame
 from miniamp.evidence.base import project
-from miniamp.info import Adaptation, Info
-from miniamp.learning import Learn, Model, initial
-from miniamp.priors import BasePrior
+from miniamp.info import Info
+from miniamp.learning import Model
 
 #: Rows wait until there are so many and are then learned from together, so that it does not matter
 #: how a stream is cut: units, noise and first guesses from fewer rows would be poor, and an update
@@ -57,13 +49,6 @@ BLOCKS = 0.1
 STILL_FRESH = 0.9
 #: Degrees of freedom of a prediction after very few rows: fewer have no mean.
 LEAST_DF = 1.0
-
-
-#: Noise that is given as less than this part of the mean square of y is as good as none.
-QUIETEST = 1e-8
-
-#: Makes evidence of rows, targets and a channel.
-Solver: TypeAlias = Callable[[Given, Given, Channel], AutoBatch]
 
 
 class Coefficients(NamedTuple):
@@ -233,7 +218,9 @@ class FitState:
             "solver_asked": self.settings.solver,
             **scores,
         }
-        hyper_parameters(entry, "prior", [_prior(m).rescaled(self.y_scale) for m in learned])
+        hyper_parameters(
+            entry, "prior", [targets.prior_of(m).rescaled(self.y_scale) for m in learned]
+        )
         hyper_parameters(entry, "noise", [with_unit(m.channel, self.y_scale) for m in learned])
         typical, units = None, (self.y_centre, self.y_scale)
         conflicts = [conflict_entry(one, *units) for info in infos for one in info.adapted]
@@ -258,111 +245,9 @@ class FitState:
         joint = classes.joint(self.models)
         if joint is not None:
             return classes.absorbed(joint, self.settings, design, rows)
-        make = functools.cache(functools.partial(self._solver, design))
-        learned, infos = [], []
-        with warnings.catch_warnings():
-            # A second attempt is recorded in the history as a remedy.
-            warnings.simplefilter("ignore", ConflictWarning)
-            for model, y in zip(self.models, self._standardised(rows.Y).T, strict=True):
-                if rows.weights is not None:
-                    model = replace(model, channel=model.channel.weighted(rows.weights))
-                forget = self.settings.forget**rows.calls
-                after, info = self._one_target(model, design, y, make, forget)
-                learned.append(replace(after, channel=after.channel.unweighted()))
-                infos.append(info)
-        return learned, infos
-
-    def _one_target(
-        self, model: Model, design: Design, y: Array, make: Callable[[], Solver], forget: float
-    ) -> tuple[Model, Info]:
-        """The model of one target after the batch; as it was where the batch is skipped."""
-        try:
-            return self._absorb(model, design, y, make, forget)
-        except np.linalg.LinAlgError:
-            if self.settings.on_conflict == "raise":
-                raise
-            skipped = (Adaptation("skipped", np.inf),)
-            return model, Info(0, False, np.zeros(1), np.inf, "", "", "no solution", skipped)
-
-    def _absorb(
-        self, model: Model, design: Design, y: Array, make: Callable[[], Solver], forget: float
-    ) -> tuple[Model, Info]:
-        s = self.settings
-        varied = bool(np.any(y != y[0])) or model.batches > 0
-        prior, noise = s.learn_prior and varied, s.learn_noise and varied
-        exact = self._exact(model, design, y)
-        if exact is not None:
-            return self._absorb_exact(model, design, y, forget, exact, (prior, noise), varied)
-        if not (prior or noise):
-            rows = make()(design, y, model.channel)
-            belief, info = absorb(
-                model.posterior, rows, s.stop, forget=forget, on_conflict=s.on_conflict
-            )
-            return Model(belief, model.channel, model.batches + varied), info
-        own = _prior(model)
-        # The sign of a feature is arbitrary: coefficients are centred on zero.
-        fixed = own.centres if prior else own.names
-        learn = Learn(design, y, make(), fixed=fixed, noise=noise)
-        return absorb(model, learn, s.stop, forget=forget, on_conflict=s.on_conflict)
-
-    def _exact(self, model: Model, design: Design, y: Array) -> SolverChoice | None:
-        """Why the batch is absorbed in closed form; None where it is not."""
-        s, noise = self.settings, model.channel.gaussian_noise()
-        if s.solver != "auto" or noise is None:
-            return None
-        # Of rows without noise the products have too few digits.
-        if not s.learn_noise and noise.min() < QUIETEST * float(np.mean(np.square(y))):
-            return None
-        return choose_exact(design, model.posterior, model.channel, memory=s.memory)
-
-    def _absorb_exact(
-        self,
-        model: Model,
-        design: Design,
-        y: Array,
-        forget: float,
-        choice: SolverChoice,
-        learns: tuple[bool, bool],
-        varied: bool,
-    ) -> tuple[Model, Info]:
-        fixed, (prior, noise) = _prior(model).centres, learns
-        rows = ExactBatch(
-            design,
-            y,
-            model.channel,
-            prior=prior,
-            noise=noise,
-            fixed=fixed,
-            known=2.0 * model.noise_known,
-            reason=choice.reason,
+        return targets.absorbed(
+            self.models, self.settings, design, self._standardised(rows.Y), rows
         )
-        belief = model.posterior
-        if model.batches == 0 and (prior or noise):
-            first, channel = initial(model, rows, fixed)
-            belief = belief.with_prior(first) if prior else belief
-            rows = rows.with_channel(channel) if noise else rows
-        s = self.settings
-        belief, info = absorb(belief, rows, s.stop, forget=forget, on_conflict=s.on_conflict)
-        if any(done.kind == "skipped" for done in info.adapted):
-            return model, info
-        seen, known, channel = belief.information, model.noise_known, rows.plain.unweighted()
-        assert seen is not None
-        if noise:
-            channel, known = channel.with_noise(seen.noise), 0.5 * max(seen.free, 0.0)
-        return replace(
-            model,
-            posterior=belief,
-            channel=channel,
-            batches=model.batches + varied,
-            noise_known=known,
-            spread=max(model.spread, float(np.var(y))),
-        ), info
-
-    def _solver(self, design: Design) -> Solver:
-        """What makes evidence of a batch; the design is examined once for all targets."""
-        remembers = any(model.posterior.remembered is not None for model in self.models)
-        choice = choose(design, solver=self.settings.solver, remembers=remembers)
-        return functools.partial(AutoBatch, choice=choice)
 
     def _design(self, X: Matrix) -> Design:
         return as_design(self.units.rows(X, intercept=self.settings.intercept))
@@ -416,7 +301,7 @@ class FitState:
         """Posterior probability that each coefficient is not zero, (N,)."""
         total = model.posterior.total
         A = np.broadcast_to(total.A, total.B.shape)[: self.features]
-        return _prior(model).inclusion_probability(A, total.B[: self.features])
+        return targets.prior_of(model).inclusion_probability(A, total.B[: self.features])
 
     # Files.
 
@@ -457,8 +342,3 @@ class FitState:
     def __getstate__(self) -> dict[str, object]:
         """The fields alone, without what was computed from them."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
-
-
-def _prior(model: Model) -> BasePrior:
-    """The prior of the coefficients, without that of the intercept."""
-    return cast(BasePrior, model.posterior.prior.coefficients)
