@@ -235,3 +235,23 @@ def test_one_outlier_is_down_weighted_and_named():
     assert model.history_[-1]["solver"] == "exact"
     assert np.max(np.abs(model.coef_ - 1.0)) < 5.0 * model.coef_std_.max()
     assert model.noise_ == pytest.approx(0.01, rel=0.3)
+
+
+@pytest.mark.filterwarnings("ignore:A batch contradicts")
+def test_a_batch_of_much_larger_noise_is_absorbed_with_that_noise():
+    """Noise 500 times as wide in one batch: its factor is found at once, the model stays.
+
+    N = 20, seed 0. The factor is a mean of 100 squares: 4 standard deviations are sqrt(2/100) * 4,
+    and the noise that it is relative to was learned from 300 rows.
+    """
+    rng = np.random.default_rng(0)
+    x, model = rng.normal(size=20), MiniAMPRegressor()
+    for k in range(4):
+        X = rng.normal(size=(100, 20))
+        width = 50.0 if k == 3 else 0.1
+        model.partial_fit(X, X @ x + width * rng.normal(size=100))
+    (done,) = model.history_[-1]["conflicts"]
+    assert done["kind"] == "noise"
+    assert done["factor"] == pytest.approx(500.0**2, rel=0.6)
+    assert model.history_[-1]["health"] == pytest.approx(1.0, rel=0.6)
+    assert np.abs(model.coef_ - x).max() < 0.05  # 0.1/sqrt(300), nine times

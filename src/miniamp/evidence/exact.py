@@ -199,10 +199,9 @@ class ExactBatch(DrawnRows[Round]):
         except np.linalg.LinAlgError:  # beyond working precision: absorb reports it by name
             return Step(NO_TILT, estimate, memory, change=np.nan, health=np.nan, solver="exact")
         if number == 1 or past.count == 0.0:
-            told = seen.count - past.count
             before = (past.misfit, past.log_evidence) if past.count else (0.0, 0.0)
             memory = memory._replace(
-                health=max(seen.misfit - before[0], 0.0) / told,
+                health=max(seen.misfit - before[0], 0.0) / self._expected_misfit(),
                 log_evidence=seen.log_evidence - before[1],
             )
         following, factor, change = self._learned(belief, memory)
@@ -270,6 +269,18 @@ class ExactBatch(DrawnRows[Round]):
         noise = float(np.exp(np.mean(np.log(unit)))) if unit.size > 1 else float(unit)
         count = float(np.sum(np.broadcast_to(unit / own, self.y.shape)))
         return noise, np.broadcast_to(noise / own, self.y.shape), count
+
+    def _expected_misfit(self) -> float:
+        """The sum of the weights that rows were given with.
+
+        An adapted row has a smaller weight because its noise is larger, so that its squared
+        residual over that noise is again expected to be one. Divided by the smaller weights, health
+        stayed as it was and the noise grew in every round, until the weights vanished.
+        """
+        unit, plain = self.channel.unweighted().gaussian_noise(), self.plain.gaussian_noise()
+        assert unit is not None
+        assert plain is not None
+        return float(np.sum(np.broadcast_to(unit / plain, self.y.shape)))
 
     def _past(self, belief: Posterior, noise: float) -> Information:
         remembered, N = belief.remembered, belief.size
