@@ -91,6 +91,23 @@ def test_several_classes_are_calibrated(features, classes, strength, noise):
     assert log_loss(y, chances) > log_loss(y, truth)
 
 
+@pytest.mark.parametrize("size", [50, 100])
+def test_ordered_classes(size):
+    """A feature cut into four bins, 1,340 rows, seed 0: .27 with each class against the others.
+
+    Offline logistic regression with its penalty chosen by cross-validation has .016; measured here
+    .014 and .018, whose standard deviation over 2,000 new rows is .002.
+    """
+    rng = np.random.default_rng(0)
+    X, new = rng.random((1340, 1)), rng.random((2000, 1))
+    y, truth = (np.digitize(x[:, 0], [0.25, 0.5, 0.75]) for x in (X, new))
+    model = MiniAMPClassifier()
+    for k in range(0, 1340, size):
+        model.partial_fit(X[k : k + size], y[k : k + size], classes=np.arange(4))
+    assert log_loss(truth, model.predict_proba(new)) < 0.03
+    assert model.history_[-1]["solver"] == "softmax"
+
+
 def test_chance_of_the_largest_margin():
     """A million draws: each chance to a standard deviation of 0.0005, four of them."""
     margins = np.array([[0.3, -0.5, 1.0, -2.0]])

@@ -43,7 +43,9 @@ LONGEST = 10
 FAINTEST = 1e-6
 #: What is known of the logarithm of the scale of the scores beforehand, as in `learning`.
 SCALE_KNOWN = 0.25
-#: A batch changes the logarithm of the scale at most by this, and so many values are tried.
+#: A batch changes the logarithm of the scale at most by this, and so many values are tried. Solving
+#: a first batch again until its scale settles does not end where classes can be separated: ordered
+#: classes, cut from one feature, went to a prior variance of 1e9 and a log loss of .32 from .018.
 LONGEST_STRETCH, SCALES = 0.5, 11
 
 
@@ -326,7 +328,9 @@ class SoftmaxBatch:
             return new
         first = belief.batches == 0
         if first and self.rows <= belief.size:
-            return new  # left-out rows of so few do not show the scale
+            # Left-out rows of so few do not show the scale: those of MNIST chose scores of variance
+            # 207, for a log loss of .378 after 10,000 rows against .308 with 8 throughout.
+            return new
         scores = state.left_out if first else belief.scores(self.design)
         stretch, told = self._stretch(belief, scores)
         known = replace(new, scale_known=belief.scale_known + told)
