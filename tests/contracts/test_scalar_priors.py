@@ -23,7 +23,7 @@ from miniamp.priors import ScalarPrior
 
 mp.mp.dps = 60
 
-#: The issue asks for 1e-6; what is there does better.
+#: Relative error of log-partitions and moments.
 RELATIVE = 1e-8
 #: Smaller than this, a derivative taken with 60 digits is noise.
 NOISE = 1e-45
@@ -68,7 +68,7 @@ def numbers(value: Any) -> Any:
 class Example:
     """A prior, its exact log-partition, and how much tilt it takes without A.
 
-    `numeric`: hyper-parameters are numbers that may be one a coordinate.
+    `numeric`: hyper-parameters are numbers that may be one per coefficient.
     """
 
     prior: ScalarPrior

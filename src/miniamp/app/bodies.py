@@ -85,7 +85,7 @@ def parsed(content: bytes, kind: str, names: Names, most_rows: int) -> RequestRo
     unknown = sorted(set(body) - KEYS)
     if unknown:
         raise InvalidInputError(
-            "body", f"the key {unknown[0]!r:.60}", "X, y or records", "remove it"
+            "body", f"the key {unknown[0]!r:.60}", "X, y or records", "send rows as X or records"
         )
     return _rows(body, names, most_rows)
 

@@ -104,7 +104,7 @@ def watched(checkpoint: Path | None) -> Iterator[None]:
     if checkpoint is None:
         raise typer.BadParameter("--watch shows the --checkpoint; name it")
     words = [sys.executable, "-m", "miniamp", "watch", str(checkpoint), "--port", "0"]
-    # A session of its own: Ctrl-C is for the learner first.
+    # Out of reach of Ctrl-C, which is for the learner first.
     with subprocess.Popen(words, start_new_session=True) as page:
         try:
             yield

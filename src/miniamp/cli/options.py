@@ -230,8 +230,8 @@ Keep = Annotated[
     optional(
         ROWS,
         "LIST",
-        "Columns that are no features, a,b,c, such as an identifier; predict and cluster copy them "
-        "to their output.",
+        "Columns that are no features, a,b,c, such as an identifier. With predict and cluster they "
+        "are copied to the output.",
     ),
 ]
 

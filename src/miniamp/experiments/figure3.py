@@ -23,7 +23,7 @@ TITLES = {
     "newsgroups": "20 newsgroups, all words",
     "newsgroups-stop": "20 newsgroups, no stop words",
 }
-#: What the paper shows, and all it says of them: Mini-AMP is above mini-batch K-means in accuracy.
+#: What the paper shows, and all it states: Mini-AMP is above mini-batch K-means in accuracy.
 PAPERS = ("mnist", "newsgroups")
 SCORES = ("accuracy", "nmi", "ari")
 #: Newsgroups without stop words are not in the paper: fewer orders are enough to see who wins.

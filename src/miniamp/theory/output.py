@@ -111,7 +111,7 @@ class OutputChannel:
 
     @property
     def constant_precision(self) -> float | None:
-        """1/Delta of a Gaussian channel: what y says of z, whatever is known of it; else None."""
+        """1/Delta of a Gaussian channel, whatever is known of z; else None."""
         if not self.closed:
             return None
         return float(np.squeeze(self._closed("row_fisher", np.zeros(()))))
