@@ -228,7 +228,8 @@ def describe_columns(Phi: NDArray[np.floating]) -> str:
     repeated = np.setdiff1d(np.arange(Phi.shape[1]), first)
     found = []
     if constant.size:
-        found.append(f"column {constant[0]} is constant ({constant.size} such)")
+        more = f" ({constant.size} such)" if constant.size > 1 else ", as an intercept is"
+        found.append(f"column {constant[0]} is constant{more}")
     if repeated.size:
         found.append(f"column {repeated[0]} repeats another ({repeated.size} such)")
     if np.median(centre) > 3.0 * np.median(spread) / np.sqrt(len(Phi)):
