@@ -19,12 +19,12 @@ LEVEL = 0.9
 OUTLYING = 4.5
 #: A Student t of more degrees of freedom is a Gaussian, to six digits.
 MOST_DF = 1e6
-#: Quantiles of a Student t of more degrees of freedom are expanded in their inverse: 1e-7 off at 3
-#: standard deviations.
+#: Quantiles of a Student t of more degrees of freedom are expanded in their inverse: 2e-8 off
+#: within 3 standard deviations.
 EXPANDED = 200.0
 #: Probabilities are scored as at least this: a certain mistake costs much, not infinitely much.
 LEAST_PROBABILITY = 1e-15
-#: For counts in bins it is one from here on: 1 in 4000 rows is counted elsewhere.
+#: For counts in bins it is one from here on: the distribution functions differ by 1.6e-4 at most.
 COUNTED_DF = 1e3
 #: Bins of the calibration records: quantiles of predictive distributions, and probabilities.
 QUANTILE_BINS, PROBABILITY_BINS = 20, 10

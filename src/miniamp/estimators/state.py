@@ -42,8 +42,8 @@ EACH_CLASS = 8
 #: But no more rows than this wait; of each class where rows come in blocks of one class.
 MOST_WAITING = 256
 #: Rows come in blocks of one class where the label changes so many times as often as in a random
-#: order, or less: a file that is sorted by label is below 0.02, a stream whose labels persist (the
-#: price of electricity rising or falling, by the half hour) at 0.3.
+#: order, or less: iris, wine, digits and breast cancer sorted by label are at 0.004 to 0.02, and in
+#: random order at 0.98 to 1.08. Streams whose labels persist lie between, and are to pass.
 BLOCKS = 0.1
 #: Rows do not wait for others where older ones would fade below this meanwhile.
 STILL_FRESH = 0.9
