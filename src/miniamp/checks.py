@@ -21,8 +21,8 @@ def refuse(name: str, received: object, expected: str, remedy: str) -> InvalidIn
     return InvalidInputError(name, received, expected, remedy)
 
 
-def count(name: str, value: Given, least: int = 1) -> int:
-    """`value` as an int that is at least `least`."""
+def count(name: str, value: Given, least: int = 1, most: int | None = None) -> int:
+    """`value` as an int that is at least `least`, and at most `most`."""
     try:
         number = operator.index(cast(SupportsIndex, value))
     except TypeError:
@@ -32,6 +32,8 @@ def count(name: str, value: Given, least: int = 1) -> int:
         ) from None
     if number < least:
         raise refuse(name, number, f"a whole number >= {least}", "pass a larger one")
+    if most is not None and number > most:
+        raise refuse(name, number, f"at most {most:,}", "pass a smaller one")
     return number
 
 

@@ -68,7 +68,7 @@ class Remembered:
         return Information(noise * (R.T @ R), noise * (t @ R), square, count, noise, *now())
 
 
-class Solution(NamedTuple):
+class JointSolution(NamedTuple):
     """The Gaussian exp(-x'Kx/2 + h'x): its mean, its variances, and a root of its covariance."""
 
     mean: Array  #: (N,)
@@ -138,7 +138,9 @@ class Information:
         if "solution" in self.__dict__:  # its triangular root stays triangular
             mean, var, root, log_det, explained = self.solution
             log_det -= 2.0 * float(np.sum(np.log(f)))
-            new.__dict__["solution"] = Solution(f * mean, f**2 * var, root * f, log_det, explained)
+            new.__dict__["solution"] = JointSolution(
+                f * mean, f**2 * var, root * f, log_det, explained
+            )
         return new
 
     def including(self, S: Array, b: Array, square: float, count: float) -> Information:
@@ -148,7 +150,7 @@ class Information:
         )
 
     @cached_property
-    def solution(self) -> Solution:
+    def solution(self) -> JointSolution:
         """The posterior: one Cholesky factorisation, and the inverse of its factor."""
         K = self.S / self.noise
         K[np.diag_indices_from(K)] += self.precision
@@ -158,7 +160,7 @@ class Information:
         mean, _ = linalg.lapack.dpotrs(lower, h, lower=1)
         var = np.einsum("ij,ij->j", root, root)
         log_det = 2.0 * float(np.sum(np.log(np.diagonal(lower))))
-        return Solution(mean, var, root, log_det, float(h @ mean))
+        return JointSolution(mean, var, root, log_det, float(h @ mean))
 
     @property
     def field(self) -> Tilt:

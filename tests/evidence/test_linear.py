@@ -8,7 +8,7 @@ import pytest
 from miniamp import Posterior, absorb, channels, evidence, priors
 from miniamp.datasets import ensembles, glm_stream
 from miniamp.evidence import compress, linear
-from miniamp.evidence.linear import Sites, Spectrum, match_in_common, solve
+from miniamp.evidence.linear import RowSpectrum, Sites, match_in_common, solve
 from miniamp.tilt import Tilt
 
 
@@ -19,7 +19,7 @@ def test_every_scale_is_what_the_factorisation_says(rng, rows, scale):
     R, t = rng.normal(size=(rows, N)), rng.normal(size=rows)
     shape, pull = rng.uniform(0.1, 10.0, N), rng.normal(size=N)
     sites = Sites(scale * shape, pull)
-    now, joint = Spectrum(R, t, shape).at(sites), solve(R, t, sites)
+    now, joint = RowSpectrum(R, t, shape).at(sites), solve(R, t, sites)
     np.testing.assert_allclose(now.mean, joint.mean, rtol=1e-8)
     np.testing.assert_allclose(now.var, joint.var, rtol=1e-8)
     np.testing.assert_allclose(now.field.A, joint.field.A, rtol=1e-6)
@@ -48,12 +48,12 @@ def test_gaussian_rows_are_decomposed_once(monkeypatch):
     # The cost is counted, not timed: decompositions are O(M^2 N), iterations on them O(M N).
     made = []
 
-    class Counted(Spectrum):
+    class Counted(RowSpectrum):
         def __init__(self, R, t, shape):
             made.append(R.shape)
             super().__init__(R, t, shape)
 
-    monkeypatch.setattr(compress, "Spectrum", Counted)
+    monkeypatch.setattr(compress, "RowSpectrum", Counted)
     prior, channel = priors.GaussBernoulli(0.1), channels.Gaussian(1e-2)
     problem = glm_stream(prior, channel, 200, 0.5, 1, 0, design=ensembles.LowRank(5, 0.5))
     belief, info = absorb(Posterior(prior, 200), evidence.RobustBatch(*problem[0], channel))

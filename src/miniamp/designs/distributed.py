@@ -16,7 +16,7 @@ from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.designs import row_blocks
 from miniamp.designs.base import Design, Sweep, check_bytes
-from miniamp.designs.row_blocks import Derived, Facts, Request, SweepRequest, sum_of, triangle
+from miniamp.designs.row_blocks import BlockFacts, Derived, Request, SweepRequest, sum_of, triangle
 from miniamp.designs.sequential import Columns, Responses, Running
 from miniamp.designs.worker_pool import (
     Group,
@@ -96,7 +96,7 @@ class Distributed(Design):
             raise checks.refuse("sources", "none", "at least one block of rows", "check the source")
         self._pool = WorkerPool(sources, client)
         found = self._pool.call("facts", lambda _: ())
-        facts: list[Facts] = self._in_order([(g.blocks, one) for g, one in found])
+        facts: list[BlockFacts] = self._in_order([(g.blocks, one) for g, one in found])
         widths = {f.columns for f in facts}
         if len(widths) > 1:
             raise checks.refuse(

@@ -35,7 +35,7 @@ Source: TypeAlias = Callable[[], Pair]
 _KEPT = 3
 
 
-class Facts(NamedTuple):
+class BlockFacts(NamedTuple):
     """What the client must know of a block."""
 
     rows: int
@@ -144,9 +144,9 @@ class RowBlocks:
         # Dask sets OMP_NUM_THREADS to 1 for all its workers, however many threads one was given.
         self._threads = int(get_worker().state.nthreads)
 
-    def facts(self) -> list[Facts]:
+    def facts(self) -> list[BlockFacts]:
         """What the client must know of every block."""
-        return [Facts(*b.design.shape, b.design.mean_square, b.y) for b in self._blocks]
+        return [BlockFacts(*b.design.shape, b.design.mean_square, b.y) for b in self._blocks]
 
     def each(self, request: Request) -> list[Any]:
         """The result of every block."""

@@ -30,7 +30,7 @@ from miniamp.estimators.rows import (
 )
 from miniamp.estimators.saving import State
 from miniamp.evidence import FactorBatch, Factors
-from miniamp.evidence.factor_scores import Scores, kmeans_start, noise_start
+from miniamp.evidence.factor_scores import FactorScores, kmeans_start, noise_start
 from miniamp.posterior import Posterior
 from miniamp.priors import RowPrior
 
@@ -84,13 +84,11 @@ class ClusterSettings:
         """The settings, or an error that names the parameter."""
         if prior not in ("gaussian", "nonnegative"):
             raise checks.refuse("prior", repr(prior), "'gaussian' or 'nonnegative'", "choose one")
-        if isinstance(noise, str):
-            if noise not in ("learn", "per-feature"):
-                raise checks.refuse(
-                    "noise", repr(noise), "'learn', 'per-feature' or a variance", "choose one"
-                )
-        else:
+        if not isinstance(noise, str):
             noise = checks.number("noise", noise, above=0.0)
+        elif noise not in ("learn", "per-feature"):
+            known = "'learn', 'per-feature' or a variance"
+            raise checks.refuse("noise", repr(noise), known, "choose one")
         if prior_var is not None:
             prior_var = checks.number("prior_var", prior_var, above=0.0)
         return cls(
@@ -99,7 +97,7 @@ class ClusterSettings:
             prior_var=prior_var,
             noise=noise,
             n_init_batches=checks.count("n_init_batches", n_init_batches),
-            n_init=_starts(n_init),
+            n_init=checks.count("n_init", n_init, most=MOST_STARTS),
             fading=checks.number("fading", fading, least=0.0),
             stop=Stop(checks.count("max_iter", max_iter), checks.number("tol", tol, least=0.0)),
         )
@@ -203,7 +201,7 @@ class Clusters:
         """First guesses of the labels: the current ones, then k-means++ and small noise in turn."""
         columns = priors.OneHot(self.settings.n_clusters)
         rng = np.random.default_rng([self.seed, self.batches])
-        scores = Scores(Y, channels.Gaussian(var=1.0), 1.0)
+        scores = FactorScores(Y, channels.Gaussian(var=1.0), 1.0)
         if self.belief is not None:
             yield np.eye(self.settings.n_clusters)[self.labels(raw)]
         for k in range(self.settings.n_init):
@@ -388,13 +386,6 @@ class Clusters:
             residual(Y, np.asarray(Y @ V) / np.maximum(V.sum(axis=0), 1e-9), V) for V in starts
         )
         return max(left, NOISE_FLOOR * square) or 1.0
-
-
-def _starts(n_init: Given) -> int:
-    starts = checks.count("n_init", n_init)
-    if starts > MOST_STARTS:
-        raise checks.refuse("n_init", starts, f"at most {MOST_STARTS:,}", "take fewer starts")
-    return starts
 
 
 def _rank(belief: Factors) -> tuple[bool, float]:

@@ -156,11 +156,10 @@ class DrawnRows(Generic[MemoryT]):
         weights, noisier = self.row_weights, self.noisier
         growing = noisier > 1.0 and ENOUGH_NOISE < step.health < np.inf
         if 0 < len(found) <= max(1.0, FEW_OUTLIERS * self.rows) and not growing:
-            weights = {row: student_weight(row.deviations) for row in found}
-            before = {row.row: weight for row, weight in self.row_weights.items()}
-            same = before.keys() == {row.row for row in weights}
-            if same and all(before[row.row] < SETTLED * w for row, w in weights.items()):
+            lighter = student_weights(found, self.row_weights)
+            if lighter is None:
                 return None
+            weights = lighter
         elif growing or (not sound and np.isfinite(step.health)):
             noisier *= step.health
         else:
@@ -198,9 +197,15 @@ def outlying(channel: Channel, y: Array, omega: Array, V: Array) -> list[Outlier
     ]
 
 
-def student_weight(deviations: float) -> float:
-    """The weight of a row so far off under Student's t of `DEGREES` degrees of freedom."""
-    return (DEGREES + 1.0) / (DEGREES + deviations**2)
+def student_weights(
+    found: list[Outlier], before: Mapping[Outlier, float]
+) -> dict[Outlier, float] | None:
+    """Weights of outliers under Student's t of `DEGREES` degrees of freedom; None if settled."""
+    weights = {row: (DEGREES + 1.0) / (DEGREES + row.deviations**2) for row in found}
+    old = {row.row: weight for row, weight in before.items()}
+    same = old.keys() == {row.row for row in weights}
+    settled = same and all(old[row.row] < SETTLED * w for row, w in weights.items())
+    return None if settled else weights
 
 
 def _log_densities(channel: Channel, y: Array, omega: Array, V: Array) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ from scipy import linalg
 from miniamp.arrays import Array
 from miniamp.designs import Design
 from miniamp.designs.row_blocks import triangle
-from miniamp.evidence.linear import ROUNDING, TINY, Joint, RowSites, Sites, Spectrum, solve
+from miniamp.evidence.linear import ROUNDING, TINY, Joint, RowSites, RowSpectrum, Sites, solve
 from miniamp.posterior import Posterior
 from miniamp.remembered import Information, Remembered
 from miniamp.tilt import Tilt
@@ -43,9 +43,9 @@ class Stack:
         joint = solve(self.R, self.t, sites)
         return StackSolution(joint.mean, joint.var, joint.field, self, joint, sites)
 
-    def in_common(self, sites: Sites) -> Spectrum:
+    def in_common(self, sites: Sites) -> RowSpectrum:
         """The decomposition of the rows in the metric of these sites."""
-        return Spectrum(self.R, self.t, sites.precision)
+        return RowSpectrum(self.R, self.t, sites.precision)
 
 
 class StackSolution(NamedTuple):

@@ -21,14 +21,14 @@ from miniamp.priors import RowPrior
 from miniamp.tilt import Tilt
 
 
-class Rows(NamedTuple):
+class FactorRows(NamedTuple):
     """Means of the rows of a factor, and the sum of their covariances (R, R)."""
 
     mean: Array
     total: Array
 
 
-class Columns(NamedTuple):
+class FactorColumns(NamedTuple):
     """The factor V of a batch as now believed, and the tilt of its prior that says so."""
 
     mean: Array
@@ -68,7 +68,7 @@ class Factors(Posterior):
         return new
 
 
-FactorStep = Step[Tilt, Rows, Columns]
+FactorStep = Step[Tilt, FactorRows, FactorColumns]
 
 
 class FactorBatch(WholeEvidence):
@@ -87,7 +87,7 @@ class FactorBatch(WholeEvidence):
         The columns; a sparse matrix is never densified. Of a distributed design the rows are taken,
         (M, N), one a sample: they stay on their workers.
     channel : Channel
-        How an entry comes from w; one for all, or one a row of Y (see `Scores`).
+        How an entry comes from w; one for all, or one a row of Y (see `FactorScores`).
     prior_v : RowPrior
         Prior of the rows of V, such as priors.OneHot(R).
     scale : float, optional
@@ -145,9 +145,9 @@ class FactorBatch(WholeEvidence):
     def rows(self) -> int:
         return self.scores.shape[0] * self.scores.shape[1]
 
-    def start(self, belief: Posterior) -> tuple[Rows, Columns]:
+    def start(self, belief: Posterior) -> tuple[FactorRows, FactorColumns]:
         prior = self._checked_belief(belief)
-        U = Rows(*prior.totals(belief.total.A, belief.total.B))
+        U = FactorRows(*prior.totals(belief.total.A, belief.total.B))
         how = self.given_start
         if isinstance(how, str) and how == "auto":
             how = "belief" if _tells_apart(U.mean) else "noise"
@@ -157,9 +157,9 @@ class FactorBatch(WholeEvidence):
         if isinstance(how, str):
             how = STARTS[how](self.scores, self.prior_v, checks.generator("rng", self.rng))
         nothing = np.zeros((prior.dim, prior.dim))
-        return U, Columns(how, nothing, None, self.scores.times(how))
+        return U, FactorColumns(how, nothing, None, self.scores.times(how))
 
-    def refine(self, belief: Posterior, estimate: Rows, memory: Columns) -> FactorStep:
+    def refine(self, belief: Posterior, estimate: FactorRows, memory: FactorColumns) -> FactorStep:
         V, beta = memory, self.scores.beta
         if self.mean_field:
             tilt = Tilt(beta * (V.mean.T @ V.mean + V.total), V.product)
@@ -167,13 +167,15 @@ class FactorBatch(WholeEvidence):
             onsager = beta * (estimate.mean @ V.total)
             tilt = Tilt(beta * (V.mean.T @ V.mean), V.product - onsager)
         total = belief.total + tilt
-        new_U = Rows(*self._checked_belief(belief).totals(total.A, total.B))
+        new_U = FactorRows(*self._checked_belief(belief).totals(total.A, total.B))
         U = _damped(new_U, estimate, self.damping)
         new_V = self._columns(U, V)
         if self.damping and V.tilt is not None:
-            mixed = _damped(Rows(new_V.mean, new_V.total), Rows(V.mean, V.total), self.damping)
+            mixed = _damped(
+                FactorRows(new_V.mean, new_V.total), FactorRows(V.mean, V.total), self.damping
+            )
             product = self.scores.times(mixed.mean)
-            new_V = Columns(mixed.mean, mixed.total, new_V.tilt, product)
+            new_V = FactorColumns(mixed.mean, mixed.total, new_V.tilt, product)
         return Step(
             tilt=tilt,
             estimate=U,
@@ -182,7 +184,7 @@ class FactorBatch(WholeEvidence):
             health=self._health(U, new_V),
         )
 
-    def _columns(self, U: Rows, V: Columns | None) -> Columns:
+    def _columns(self, U: FactorRows, V: FactorColumns | None) -> FactorColumns:
         """The half-step for V: A_V = beta U'U, B_V = J'U - beta V Sigma_U."""
         beta = self.scores.beta
         fields = self.scores.transposed_times(U.mean)
@@ -193,9 +195,9 @@ class FactorBatch(WholeEvidence):
             fields = fields - beta * (V.mean @ U.total)
         tilt = Tilt(beta * second, fields)
         mean, total = self.prior_v.totals(tilt.A, tilt.B)
-        return Columns(mean, total, tilt, self.scores.times(mean))
+        return FactorColumns(mean, total, tilt, self.scores.times(mean))
 
-    def _health(self, U: Rows, V: Columns) -> float:
+    def _health(self, U: FactorRows, V: FactorColumns) -> float:
         """Mean squared residual of posterior draws over the noise: 1 when the model holds."""
         beta = self.scores.beta
         cross = float(np.vdot(V.product, U.mean))
@@ -270,13 +272,13 @@ def _pair(tilt: Tilt) -> tuple[Array, Array]:
     return tilt.A, tilt.B
 
 
-def _damped(new: Rows, old: Rows, damping: float) -> Rows:
+def _damped(new: FactorRows, old: FactorRows, damping: float) -> FactorRows:
     if damping == 0.0:
         return new
-    return Rows(*((1.0 - damping) * n + damping * o for n, o in zip(new, old, strict=True)))
+    return FactorRows(*((1.0 - damping) * n + damping * o for n, o in zip(new, old, strict=True)))
 
 
-def _change(new: Rows, old: Rows) -> float:
+def _change(new: FactorRows, old: FactorRows) -> float:
     """Mean absolute change of the means over their scale as now believed."""
     power = np.sum(np.square(new.mean)) + np.trace(new.total)
     scale = np.sqrt(power / new.mean.size)

@@ -24,7 +24,7 @@ NOISE = 0.1
 LEAN = 2.0
 
 
-class Scores:
+class FactorScores:
     """J = scale d log P(Y | w = 0)/dw (N, M), and beta, the Fisher information that goes with it.
 
     Any channel is thereby a Gaussian one of noise 1/beta. A sparse Y is never densified: where an
@@ -109,8 +109,8 @@ class Scores:
         return np.asarray(dense.T + self.absent)
 
 
-class FarScores(Scores):
-    """What `Scores` is to a matrix at hand, for the rows of a distributed design.
+class FarScores(FactorScores):
+    """What `FactorScores` is to a matrix at hand, for the rows of a distributed design.
 
     J' U goes out and comes back as N and M numbers a component, J V as M and N; the entries and
     their scores stay where they are. Every product is the sum, or the stack, of the blocks' own.
@@ -120,7 +120,7 @@ class FarScores(Scores):
     rows : designs.Distributed
         Samples by features, (M, N): the transpose of Y.
     channel, scale
-        As for `Scores`.
+        As for `FactorScores`.
     """
 
     def __init__(self, rows: Distributed, channel: Channel, scale: float) -> None:
@@ -147,7 +147,7 @@ class FarScores(Scores):
         return np.stack([self._made.one(int(m), "column") for m in where])
 
 
-class _BlockScores(Scores):
+class _BlockScores(FactorScores):
     """The scores of one block."""
 
     def column(self, place: int) -> Array:
@@ -155,17 +155,17 @@ class _BlockScores(Scores):
         return np.asarray(self.columns(np.array([place]))[0])
 
 
-def _scores_here(design: Design, channel: Channel, scale: float) -> Scores:
+def _scores_here(design: Design, channel: Channel, scale: float) -> FactorScores:
     """On the worker: the scores of one block of rows."""
     held: Any = getattr(design, "Phi", None)
     return _BlockScores((design.toarray() if held is None else held).T, channel, scale)
 
 
-def scores_of(Y: Given, channel: Channel, scale: float) -> Scores:
+def scores_of(Y: Given, channel: Channel, scale: float) -> FactorScores:
     """The scores of Y (N, M), or of the rows of a distributed design."""
     if isinstance(Y, Distributed):
         return FarScores(Y, channel, scale)
-    return Scores(Y, channel, scale)
+    return FactorScores(Y, channel, scale)
 
 
 def features_of(Y: Given) -> int:
@@ -176,13 +176,13 @@ def features_of(Y: Given) -> int:
     return int(shape[0]) if len(shape) == 2 else 1
 
 
-def noise_start(scores: Scores, prior_v: RowPrior, rng: np.random.Generator) -> Array:
+def noise_start(scores: FactorScores, prior_v: RowPrior, rng: np.random.Generator) -> Array:
     """Means of V under small random fields, (M, R)."""
     fields = NOISE * rng.normal(size=(scores.shape[1], prior_v.dim))
     return prior_v.totals(np.zeros((prior_v.dim,) * 2), fields)[0]
 
 
-def spectral_start(scores: Scores, prior_v: RowPrior, rng: np.random.Generator) -> Array:
+def spectral_start(scores: FactorScores, prior_v: RowPrior, rng: np.random.Generator) -> Array:
     """Means of V under fields along the leading singular vectors of J, randomly rotated, (M, R)."""
     directions = leading_columns(scores, min(prior_v.dim, *scores.shape), rng)
     directions = directions / np.maximum(directions.std(axis=0), np.finfo(np.float64).tiny)
@@ -191,12 +191,14 @@ def spectral_start(scores: Scores, prior_v: RowPrior, rng: np.random.Generator) 
     return prior_v.totals(np.zeros((prior_v.dim,) * 2), fields)[0]
 
 
-def kmeans_start(scores: Scores, prior_v: RowPrior, rng: np.random.Generator) -> Array:
+def kmeans_start(scores: FactorScores, prior_v: RowPrior, rng: np.random.Generator) -> Array:
     """One-hot labels of the nearest of R columns picked far apart (k-means++), (M, R)."""
     return np.asarray(np.eye(prior_v.dim)[kmeans_labels(scores, prior_v.dim, rng)])
 
 
-def kmeans_labels(scores: Scores, clusters: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def kmeans_labels(
+    scores: FactorScores, clusters: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
     """Labels (M,) by k-means++: each new centre falls on a column with chance as its distance^2."""
     squares = scores.column_squares()
     nearest = np.full(len(squares), np.inf)
@@ -215,7 +217,7 @@ def kmeans_labels(scores: Scores, clusters: int, rng: np.random.Generator) -> ND
     return labels
 
 
-def leading_columns(scores: Scores, rank: int, rng: np.random.Generator) -> Array:
+def leading_columns(scores: FactorScores, rank: int, rng: np.random.Generator) -> Array:
     """Leading right singular vectors of J (M, rank), by randomised subspace iteration."""
     block = rng.normal(size=(scores.shape[1], rank))
     for _ in range(12):

@@ -4,7 +4,7 @@ The density is exp(-x'Lx/2 + gamma'x - |t - R x|^2/2): the prior and the tilt ar
 of precision L = diag(precision), the rows R (m, N) have unit noise. A solver asks for the marginals
 under given sites; who answers is a matter of cost alone:
 
-`Spectrum`   rows decomposed once, then O(m N) for each scale of the sites (vector AMP)
+`RowSpectrum`   rows decomposed once, then O(m N) for each scale of the sites (vector AMP)
 `solve`      a Cholesky factor of the m x m side, O(m^2 N), for any sites
 
 Both return the mean, the variance and the *field* of every coefficient: what the rows say of it, or
@@ -216,7 +216,7 @@ def cholesky(K: Array) -> Array:
     raise np.linalg.LinAlgError("rows beyond working precision")
 
 
-class Spectrum:
+class RowSpectrum:
     """The singular value decomposition of rows R (m, N) in the metric of the sites.
 
     Sites of precision scale * shape then cost O(m N), whatever the scale: with U S V' that of
@@ -227,7 +227,7 @@ class Spectrum:
     --------
     >>> import numpy as np
     >>> R, t, shape = np.array([[1.0, 2.0, 0.0]]), np.array([7.0]), np.ones(3)
-    >>> Spectrum(R, t, shape).at(Sites(2.0 * shape, np.zeros(3))).mean
+    >>> RowSpectrum(R, t, shape).at(Sites(2.0 * shape, np.zeros(3))).mean
     array([1., 2., 0.])
     """
 

@@ -57,7 +57,7 @@ SPARSE = 0.25
 SAME = 1e-6
 
 
-class State(NamedTuple):
+class RobustState(NamedTuple):
     """What goes from iteration to iteration."""
 
     sites: Sites  #: of the prior and the tilt
@@ -73,10 +73,10 @@ class State(NamedTuple):
     solution: Solution | None = None  #: and the Gaussian that they give
 
 
-RobustStep = Step[Tilt, Moments, State]
+RobustStep = Step[Tilt, Moments, RobustState]
 
 
-class RobustBatch(DrawnRows[State]):
+class RobustBatch(DrawnRows[RobustState]):
     """Rows (Phi, y) of any design, seen through any channel, absorbed by expectation propagation.
 
     The belief is approximated by one Gaussian over all coefficients: the prior and the tilt by a
@@ -124,7 +124,7 @@ class RobustBatch(DrawnRows[State]):
     def _dual(self, belief: Posterior) -> bool:
         return belief.memory == 0 and solves_on_rows(self.design)
 
-    def start(self, belief: Posterior) -> tuple[Moments, State]:
+    def start(self, belief: Posterior) -> tuple[Moments, RobustState]:
         check_columns(self.design, belief)
         omega, V = row_moments(belief, self.design if self._dual(belief) else self._held)
         V = np.maximum(V, TINY)
@@ -137,9 +137,9 @@ class RobustBatch(DrawnRows[State]):
         exact = is_gaussian(base, sites)
         if remembered is not None and not exact:
             sites = match_in_common(base, remembered.field, sites)[1]
-        return belief.moments, State(sites, rows, fixed, before, exact=exact)
+        return belief.moments, RobustState(sites, rows, fixed, before, exact=exact)
 
-    def refine(self, belief: Posterior, estimate: Moments, memory: State) -> RobustStep:
+    def refine(self, belief: Posterior, estimate: Moments, memory: RobustState) -> RobustStep:
         try:
             return self._refined(belief, estimate, memory)
         except np.linalg.LinAlgError:  # beyond working precision: absorb reports it by name
@@ -156,7 +156,7 @@ class RobustBatch(DrawnRows[State]):
     def cavity(self, step: RobustStep) -> tuple[Array, Array]:
         return _solution(step.memory).left_out()
 
-    def _linear(self, belief: Posterior, state: State) -> Linear:
+    def _linear(self, belief: Posterior, state: RobustState) -> Linear:
         """The linear step of the rows under their sites."""
         if state.linear is not None:
             return state.linear.with_rows(state.rows)
@@ -164,7 +164,7 @@ class RobustBatch(DrawnRows[State]):
             return Dual(self.design, state.rows)
         return Stack(self._held, state.rows, belief.remembered)
 
-    def _refined(self, belief: Posterior, estimate: Moments, state: State) -> RobustStep:
+    def _refined(self, belief: Posterior, estimate: Moments, state: RobustState) -> RobustStep:
         """One iteration: the sites of all coefficients, and of the rows, from their cavities."""
         base = belief.remembering(None)
         linear, quick = self._linear(belief, state), state.quick
@@ -299,7 +299,7 @@ def is_gaussian(base: Posterior, sites: Sites) -> bool:
     )
 
 
-def _solution(state: State) -> Solution:
+def _solution(state: RobustState) -> Solution:
     """The Gaussian behind the last step."""
     if state.solution is not None:
         return state.solution

@@ -6,7 +6,7 @@ Up to N rows are solved in their own space, M x M, more of them in that of the c
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from scipy import linalg
@@ -14,20 +14,13 @@ from scipy import linalg
 from miniamp.arrays import Array
 from miniamp.designs import Design
 from miniamp.evidence.information import InformationPosterior
-from miniamp.evidence.linear import ROUNDING, cholesky
+from miniamp.evidence.linear import ROUNDING, RowSites, cholesky
 
 #: Rows whose variances are computed at a time.
 BLOCK = 2048
 
 
-class RowSites(NamedTuple):
-    """Gaussians exp(-precision z^2/2 + linear z) of each row's scores, (M, K) each."""
-
-    precision: Array
-    linear: Array
-
-
-class Scores(Protocol):
+class RowScores(Protocol):
     """The scores z = Phi x of a batch for one class: Gaussian, and what sites make of them."""
 
     omega: Array  #: (M,) means
@@ -50,7 +43,7 @@ class TiedScores(Protocol):
         """How means and pulls move when other pulls are wanted by `change`, (M,) each."""
 
 
-def scores_of(belief: InformationPosterior, design: Design) -> Scores:
+def scores_of(belief: InformationPosterior, design: Design) -> RowScores:
     """The scores of these rows; of up to N rows they are kept, for who predicts and then learns."""
     if design.shape[0] > belief.size:
         return _ByColumns(belief, design.toarray())

@@ -15,16 +15,10 @@ from miniamp.absorb import Step
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.softmax import Softmax
 from miniamp.designs import Design, as_design
-from miniamp.evidence.base import (
-    BEYOND,
-    FEW_OUTLIERS,
-    SETTLED,
-    check_columns,
-    student_weight,
-)
+from miniamp.evidence.base import BEYOND, FEW_OUTLIERS, check_columns, student_weights
 from miniamp.evidence.information import InformationPosterior
-from miniamp.evidence.linear import TINY
-from miniamp.evidence.row_scores import RowSites, Scores, TiedScores, scores_of
+from miniamp.evidence.linear import TINY, RowSites
+from miniamp.evidence.row_scores import RowScores, TiedScores, scores_of
 from miniamp.info import Adaptation, Outlier, Stop
 from miniamp.posterior import Moments, Prior
 
@@ -131,7 +125,7 @@ class SoftmaxPosterior:
         own = (one.with_prior(one.prior.rescaled(factor)) for one in self.posteriors)
         return replace(self, posteriors=tuple(one.stretched(factor) for one in own))
 
-    def spaces(self, design: Design) -> tuple[Scores, ...]:
+    def spaces(self, design: Design) -> tuple[RowScores, ...]:
         """The scores of these rows under the belief, one space per class."""
         check_columns(design, self.posteriors[0])
         return tuple(scores_of(one, design) for one in self.posteriors)
@@ -149,17 +143,17 @@ class SoftmaxPosterior:
         return Softmax().joint_probabilities(*self.scores(Phi))
 
 
-class State(NamedTuple):
+class SoftmaxState(NamedTuple):
     """What goes from iteration to iteration."""
 
-    spaces: tuple[Scores, ...]
+    spaces: tuple[RowScores, ...]
     pull: Array  #: (M, K) of the rows on their scores: weight times label less probability
     sites: RowSites
     left_out: Moments  #: the scores of each row without itself, (M, K) each
     iterations: int = 0
 
 
-SoftmaxStep = Step[RowSites, Moments, State]
+SoftmaxStep = Step[RowSites, Moments, SoftmaxState]
 
 
 class SoftmaxBatch:
@@ -219,7 +213,7 @@ class SoftmaxBatch:
         """The number M of rows."""
         return len(self.labels)
 
-    def start(self, belief: SoftmaxPosterior) -> tuple[Moments, State]:
+    def start(self, belief: SoftmaxPosterior) -> tuple[Moments, SoftmaxState]:
         K = len(belief.posteriors)
         if self.labels.max() >= K:
             raise checks.refuse(
@@ -227,18 +221,24 @@ class SoftmaxBatch:
             )
         scores = belief.scores(self.design)
         nothing = np.zeros_like(scores.mean)
-        state = State(belief.spaces(self.design), nothing, RowSites(nothing, nothing), scores)
+        state = SoftmaxState(
+            belief.spaces(self.design), nothing, RowSites(nothing, nothing), scores
+        )
         # When so many rows have been seen, this part is left of what was not known of them.
         left = min(1.0, belief.size / self.rows)
         return Moments(scores.mean, left * scores.var), state
 
-    def refine(self, belief: SoftmaxPosterior, estimate: Moments, memory: State) -> SoftmaxStep:
+    def refine(
+        self, belief: SoftmaxPosterior, estimate: Moments, memory: SoftmaxState
+    ) -> SoftmaxStep:
         try:
             return self._refined(belief, estimate, memory)
         except np.linalg.LinAlgError:  # beyond working precision: absorb reports it by name
             return Step(memory.sites, estimate, memory, change=np.nan, health=np.nan)
 
-    def _refined(self, belief: SoftmaxPosterior, estimate: Moments, state: State) -> SoftmaxStep:
+    def _refined(
+        self, belief: SoftmaxPosterior, estimate: Moments, state: SoftmaxState
+    ) -> SoftmaxStep:
         """The sites of all rows from their scores, and the scores that these give."""
         K, (omega, V) = len(belief.posteriors), estimate
         truth, weights = self._truth(K), self.weights[:, None]
@@ -255,17 +255,11 @@ class SoftmaxBatch:
         expected = weights * chances * (1.0 - chances)
         change = _deviation(omega - estimate.mean, V)
         wider = float(np.mean(np.abs(V / estimate.var - 1.0)))
-        iterations = state.iterations + 1
+        iterations, sites = state.iterations + 1, RowSites(precision, pull + precision * omega)
         return Step(
-            tilt=RowSites(precision, pull + precision * omega),
+            tilt=sites,
             estimate=Moments(omega, V),
-            memory=State(
-                state.spaces,
-                pull,
-                RowSites(precision, pull + precision * omega),
-                left_out,
-                iterations,
-            ),
+            memory=SoftmaxState(state.spaces, pull, sites, left_out, iterations),
             change=change,
             # One wrong label among certain ones is an outlier, not a conflict of the batch.
             health=(1.0 + error) / (1.0 + float(np.sum(expected))),
@@ -277,7 +271,7 @@ class SoftmaxBatch:
         )
 
     def _settled(
-        self, state: State, tied: list[TiedScores], omega: Array, V: Array
+        self, state: SoftmaxState, tied: list[TiedScores], omega: Array, V: Array
     ) -> tuple[Array, Array]:
         """Means of the scores, and the pulls that give them, at these variances, (M, K) each.
 
@@ -312,7 +306,7 @@ class SoftmaxBatch:
         return omega, pull
 
     def refine_all(
-        self, belief: SoftmaxPosterior, estimate: Moments, memory: State, stop: Stop
+        self, belief: SoftmaxPosterior, estimate: Moments, memory: SoftmaxState, stop: Stop
     ) -> tuple[list[float], None]:
         return [], None
 
@@ -349,15 +343,12 @@ class SoftmaxBatch:
         if not 0 < len(where) <= max(1.0, FEW_OUTLIERS * self.rows):
             return None
         guess = log_chance.argmax(axis=1)
-        found = {
-            Outlier(int(i), float(self.labels[i]), float(guess[i]), float(deviations[i])): (
-                student_weight(float(deviations[i]))
-            )
-            for i in where
-        }
-        before = {row.row: weight for row, weight in self.row_weights.items()}
-        same = before.keys() == {row.row for row in found}
-        if same and all(before[row.row] < SETTLED * w for row, w in found.items()):
+        each = zip(where, self.labels[where], guess[where], deviations[where], strict=True)
+        found = student_weights(
+            [Outlier(int(i), float(y), float(g), float(d)) for i, y, g, d in each],
+            self.row_weights,
+        )
+        if found is None:
             return None
         new = copy.copy(self)
         new.row_weights, new.weights = found, self.given_weights.copy()

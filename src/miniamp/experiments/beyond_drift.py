@@ -33,7 +33,7 @@ COUNTED = 10
 CLOSE, CLOSE_QUICK = 0.1, 0.25
 
 
-class Model(NamedTuple):
+class DriftModel(NamedTuple):
     """A prior, a channel, and how the coefficients move."""
 
     title: str
@@ -44,10 +44,10 @@ class Model(NamedTuple):
 
 
 MODELS = {
-    "gradual": Model(
+    "gradual": DriftModel(
         "Gaussian, gradual", priors.Gaussian(), channels.Gaussian(var=0.1), 0.02, False
     ),
-    "replaced": Model(
+    "replaced": DriftModel(
         "sparse, replaced", priors.GaussBernoulli(rho=0.2), channels.Gaussian(var=0.01), 0.04, True
     ),
 }

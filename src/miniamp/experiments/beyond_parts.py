@@ -21,7 +21,7 @@ HERE = "miniamp.experiments.beyond_parts"
 SIZES, ALPHA_MAX = (0.25, 0.5, 1.0), 4.0
 
 
-class Model(NamedTuple):
+class PartModel(NamedTuple):
     """A prior and a channel."""
 
     title: str
@@ -30,13 +30,13 @@ class Model(NamedTuple):
 
 
 MODELS = {
-    "logistic": Model(
+    "logistic": PartModel(
         "logistic, sparse weights",
         priors.GaussBernoulli(rho=0.3, var=30.0),
         channels.Logistic(),
     ),
-    "poisson": Model("Poisson, Gaussian weights", priors.Gaussian(), channels.Poisson()),
-    "laplace": Model(
+    "poisson": PartModel("Poisson, Gaussian weights", priors.Gaussian(), channels.Poisson()),
+    "laplace": PartModel(
         r"Gaussian $\Delta = 0.01$, Laplace weights",
         priors.Laplace(scale=1.0),
         channels.Gaussian(var=0.01),
