@@ -115,6 +115,9 @@ EVIDENCE = {
     evidence.MeanFieldBatch: lambda: linear(
         lambda Phi, y: evidence.MeanFieldBatch(Phi, y, CHANNEL)
     ),
+    evidence.ExactBatch: lambda: linear(
+        lambda Phi, y: evidence.ExactBatch(Phi, y, CHANNEL), priors.Gaussian()
+    ),
     evidence.RobustBatch: lambda: linear(lambda Phi, y: evidence.RobustBatch(Phi, y, CHANNEL)),
     evidence.AutoBatch: lambda: linear(
         lambda Phi, y: evidence.AutoBatch(Phi, y, CHANNEL),
