@@ -8,7 +8,7 @@ from sklearn.metrics import log_loss, r2_score, roc_auc_score
 from miniamp import MiniAMPClassifier, MiniAMPClusterer, MiniAMPRegressor, load
 from miniamp.errors import InvalidInputError
 from miniamp.estimators.describe import _p_positive, _quantile
-from miniamp.estimators.tally import Tally
+from miniamp.estimators.scoring import Tally
 
 pd = pytest.importorskip("pandas")
 N, ROWS = 4, 1200

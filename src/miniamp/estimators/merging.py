@@ -15,10 +15,10 @@ from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.errors import InvalidTypeError
 from miniamp.estimators.base import StreamingEstimator
-from miniamp.estimators.classes import of_two
 from miniamp.estimators.history import History
 from miniamp.estimators.settings import with_unit
 from miniamp.estimators.state import FitState
+from miniamp.estimators.targets import of_two
 from miniamp.evidence import Frame
 from miniamp.learning import Model
 from miniamp.posterior import Posterior

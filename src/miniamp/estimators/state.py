@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.designs import Design, as_design
-from miniamp.estimators import classes, targets
+from miniamp.estimators import targets
 from miniamp.estimators.health import findings
 from miniamp.estimators.history import (
     Entry,
@@ -24,9 +24,8 @@ from miniamp.estimators.history import (
 )
 from miniamp.estimators.rows import Matrix, Rows
 from miniamp.estimators.saving import State
-from miniamp.estimators.scoring import RowPrediction
+from miniamp.estimators.scoring import RowPrediction, Tally
 from miniamp.estimators.settings import ModelSettings, with_unit
-from miniamp.estimators.tally import Tally
 from miniamp.evidence import Frame
 from miniamp.evidence.base import project
 from miniamp.info import Info
@@ -69,7 +68,7 @@ class FitState:
     frame : Frame or None
         Centre and scale of each feature; None before the first batch.
     models : tuple of Model
-        One per target: a regression has one, and so has a problem with two classes.
+        One per target: a regression has one, and so has a problem with two targets.
     y_centre, y_scale : float
         Zero and unit of the targets of a regression, from the first rows.
     waiting : Rows or None
@@ -195,7 +194,7 @@ class FitState:
             self.settings.first_belief(self.features, sparse, y) for y in start._standardised(Y).T
         )
         models = [Model(belief, channel) for belief in beliefs]
-        return replace(start, models=classes.started(self.settings, models, self.features))
+        return replace(start, models=targets.started(self.settings, models, self.features))
 
     def _standardised(self, Y: Array) -> Array:
         return np.asarray((Y - self.y_centre) / self.y_scale)
@@ -242,9 +241,9 @@ class FitState:
 
     def _updated(self, design: Design, rows: Rows) -> tuple[list[Model], list[Info]]:
         """The models after these rows, and how each, or all together, got there."""
-        joint = classes.joint(self.models)
+        joint = targets.joint(self.models)
         if joint is not None:
-            return classes.absorbed(joint, self.settings, design, rows)
+            return targets.absorbed_together(joint, self.settings, design, rows)
         return targets.absorbed(
             self.models, self.settings, design, self._standardised(rows.Y), rows
         )
@@ -265,9 +264,9 @@ class FitState:
         return self._predictions(self._design(X))
 
     def _predictions(self, design: Design) -> list[RowPrediction]:
-        joint = classes.joint(self.models)
+        joint = targets.joint(self.models)
         if joint is not None:
-            return classes.predictions(joint, design)
+            return targets.predictions(joint, design)
         predicted = []
         for model in self.models:
             omega, V = project(model.posterior, design)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from miniamp.arrays import Array
-from miniamp.estimators.tally import VALUE_BINS, WIDEST_VALUE
+from miniamp.estimators.scoring import VALUE_BINS, WIDEST_VALUE
 from miniamp.report.chart import Axis, Cells, Chart, Series, nothing, on_page
 from miniamp.report.draw import matplotlib
 from miniamp.report.facts import Facts

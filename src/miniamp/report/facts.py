@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
+from miniamp.estimators.scoring import Tally
 from miniamp.estimators.summary import Summary
-from miniamp.estimators.tally import Tally
 from miniamp.evidence import Frame
 
 #: A plot shows at most so many batches: of a longer stream, so many at even distances.
