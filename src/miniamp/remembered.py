@@ -17,6 +17,9 @@ from miniamp.tilt import Tilt
 Sites: TypeAlias = Callable[[], tuple[Array, Array]]
 #: Added to the diagonal of a matrix that rounding has made indefinite, relative to it, in turn.
 JITTER = (0.0, 1e-15, 1e-13, 1e-11)
+#: Rounding of products, relative to them, times 1e7: where it exceeds what the prior knows of the
+#: coefficients, digits beyond the seventh would depend on the order of the rows.
+ROUNDED = 1e7 * np.finfo(np.float64).eps
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,6 +156,8 @@ class Information:
     def solution(self) -> JointSolution:
         """The posterior: one Cholesky factorisation, and the inverse of its factor."""
         K = self.S / self.noise
+        if ROUNDED * float(np.sum(np.diagonal(K) / self.precision)) > 1.0:
+            return self._without_rounding()
         K[np.diag_indices_from(K)] += self.precision
         h = self.b / self.noise + self.linear
         lower = cholesky(K)
@@ -161,6 +166,24 @@ class Information:
         var = np.einsum("ij,ij->j", root, root)
         log_det = 2.0 * float(np.sum(np.log(np.diagonal(lower))))
         return JointSolution(mean, var, root, log_det, float(h @ mean))
+
+    def _without_rounding(self) -> JointSolution:
+        """The posterior where the noise is so small that rounding of the products would show.
+
+        Directions that no row has seen have eigenvalues of rounding error, and as much of b.
+        Divided by the noise that would be information; the prior alone is left there.
+        """
+        width = 1.0 / np.sqrt(self.precision)
+        values, vectors = linalg.eigh(self.S * np.multiply.outer(width, width), check_finite=False)
+        b, linear = (width * self.b) @ vectors, (width * self.linear) @ vectors
+        seen = values > len(values) * np.finfo(np.float64).eps * values[-1]
+        K, h = 1.0 + np.where(seen, values, 0.0) / self.noise, np.where(seen, b, 0.0) / self.noise
+        h += linear
+        square_root = vectors.T / np.sqrt(K)[:, None]
+        upper = np.asarray(np.linalg.qr(square_root[:, ::-1], mode="r"))
+        mean, log_det = width * (vectors @ (h / K)), float(np.sum(np.log(K * self.precision)))
+        root, explained = width * upper[::-1, ::-1], float(np.sum(h**2 / K))
+        return JointSolution(mean, np.einsum("ij,ij->j", root, root), root, log_det, explained)
 
     @property
     def field(self) -> Tilt:

@@ -80,6 +80,22 @@ def test_weights_count_rows_so_many_times():
     np.testing.assert_allclose(belief.var, np.diag(covariance), rtol=1e-9)
 
 
+def test_exact_targets_give_the_least_norm_in_every_order_of_the_rows():
+    """Eight distinct rows, three times each, of 12 coefficients, with noise of 1e-12: four
+    directions were never seen, and rounding of the sums (1e-16 of them) must not be taken for
+    information on them. The tolerance is that of scikit-learn's check of weights."""
+    rng = np.random.default_rng(4)
+    Phi = np.repeat(rng.normal(size=(8, 12)), 3, axis=0)
+    y = np.repeat(rng.normal(size=8), 3)
+    least = np.linalg.pinv(Phi) @ y
+    for order in (np.arange(24), rng.permutation(24)):
+        rows = ExactBatch(Phi[order], y[order], channels.Gaussian(var=1e-12))
+        belief, _ = absorb(Posterior(priors.Gaussian(), 12), rows)
+        np.testing.assert_allclose(belief.mean, least, rtol=1e-7, atol=1e-9)
+        sure = np.linalg.pinv(Phi) @ Phi
+        np.testing.assert_allclose(belief.var, 1.0 - np.diagonal(sure), atol=1e-9)
+
+
 def test_noise_that_differs_from_row_to_row_has_the_right_evidence():
     Phi, y = problem(seed=5)
     var = np.random.default_rng(6).uniform(0.1, 2.0, size=60)
