@@ -243,6 +243,8 @@ class Posterior:
     @cached_property
     def moments(self) -> Moments:
         """Mean and variance of every coefficient, computed once."""
+        if self.information is not None:
+            return Moments(*self.information.solution[:2])
         return Moments(*self.prior.moments(self.total.A, self.total.B))
 
     @property

@@ -158,7 +158,7 @@ class Information:
         K = self.S / self.noise
         if ROUNDED * float(np.sum(np.diagonal(K) / self.precision)) > 1.0:
             return self._without_rounding()
-        K[np.diag_indices_from(K)] += self.precision
+        K.flat[:: len(K) + 1] += self.precision
         h = self.b / self.noise + self.linear
         lower = cholesky(K)
         root, _ = linalg.lapack.dtrtri(lower, lower=1)
@@ -250,7 +250,8 @@ def cholesky(K: Array) -> Array:
     """
     diagonal = np.diagonal(K).copy()
     for jitter in JITTER:
-        np.fill_diagonal(K, diagonal * (1.0 + jitter * len(K)))
+        if jitter:
+            np.fill_diagonal(K, diagonal * (1.0 + jitter * len(K)))
         lower, failed = linalg.lapack.dpotrf(K.T, lower=1)
         if not failed and np.isfinite(lower[-1, -1]):
             return np.asarray(lower)

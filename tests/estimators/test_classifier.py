@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from miniamp import channels
-from miniamp.estimators import MiniAMPClassifier, state
+from miniamp.estimators import MiniAMPClassifier, targets
 from miniamp.estimators.scoring import chances_of_largest
 
 
@@ -130,15 +130,15 @@ def test_margins_of_many_rows_go_by_blocks():
 def test_all_classes_share_one_design(monkeypatch):
     """Rows are framed and looked at once, also where each class has a model of its own."""
     seen, looked = [], []
-    made, chosen = state.AutoBatch, state.choose
+    made, chosen = targets.AutoBatch, targets.choose
 
     def noted(Phi, *rest, **options):
         seen.append(Phi)
         return made(Phi, *rest, **options)
 
-    monkeypatch.setattr(state, "AutoBatch", noted)
+    monkeypatch.setattr(targets, "AutoBatch", noted)
     monkeypatch.setattr(
-        state, "choose", lambda design, **asked: looked.append(design) or chosen(design, **asked)
+        targets, "choose", lambda design, **asked: looked.append(design) or chosen(design, **asked)
     )
     X, y, _ = softmax_labels(np.random.default_rng(0), 200, 80, 4, 2.0)
     MiniAMPClassifier(prior="laplace").partial_fit(X, y)

@@ -360,3 +360,37 @@ def test_without_scikit_learn_the_extra_is_named():
         "else:\n    raise SystemExit(1)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("X", "y"),
+    [
+        (np.full((4, 3), np.nan), np.zeros(4)),
+        (np.full((4, 3), np.inf), np.zeros(4)),
+        (np.full((4, 3), 1e200), np.zeros(4)),
+        (np.ones((4, 2)), np.zeros(4)),
+        (np.ones((4, 3)), np.zeros(5)),
+        (np.ones((4, 3)), np.full(4, np.nan)),
+        (np.ones((4, 3)), np.array(["a", "b", "c", "d"])),
+    ],
+)
+def test_later_batches_are_checked_like_the_first(X, y):
+    """Plain arrays skip the checks of scikit-learn from the second batch on."""
+    rows = np.random.default_rng(0).normal(size=(40, 3))
+    model = MiniAMPRegressor().partial_fit(rows, rows[:, 0])
+    before = model.coef_
+    with pytest.raises((ValueError, TypeError)):
+        model.partial_fit(X, y)
+    np.testing.assert_array_equal(model.coef_, before)
+
+
+def test_parameters_that_change_are_checked_and_used():
+    """Unchanged ones are checked in the first batch alone."""
+    rows = np.random.default_rng(0).normal(size=(40, 3))
+    model = MiniAMPRegressor().partial_fit(rows, rows[:, 0])
+    settings = model._state.settings
+    assert model.partial_fit(rows, rows[:, 0])._state.settings is settings
+    with pytest.raises(ValueError, match="forget"):
+        model.set_params(forget=2.0).partial_fit(rows, rows[:, 0])
+    model.set_params(forget=0.5).partial_fit(rows, rows[:, 0])
+    assert model.history_[-1]["forget"] == 0.5

@@ -69,7 +69,9 @@ class Gaussian(Channel):
         return Kernel(kernels.gaussian, packed(self._noise()))
 
     def predict(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
-        mean, var = np.broadcast_arrays(np.asarray(omega, dtype=np.float64), V + self.var)
+        mean, var = np.asarray(omega, dtype=np.float64), np.asarray(V + self.var)
+        if mean.shape != var.shape:
+            mean, var = np.broadcast_arrays(mean, var)
         return mean, var
 
     def sample(self, rng: np.random.Generator, z: ArrayOrFloat) -> Array:

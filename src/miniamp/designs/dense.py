@@ -101,9 +101,13 @@ class Dense(Design):
         return self.Phi.astype(np.float64, copy=False)
 
     def times(self, x: Array) -> Array:
+        if self.Phi.dtype == np.float64:
+            return np.asarray(self.Phi @ x)
         return np.concatenate([part @ x for _, part in self._float64_blocks()])
 
     def transposed_times(self, u: Array) -> Array:
+        if self.Phi.dtype == np.float64:
+            return np.asarray(self.Phi.T @ u)
         total: Array = sum(
             (part.T @ u[block] for block, part in self._float64_blocks()),
             start=np.zeros((self.shape[1], *u.shape[1:])),

@@ -24,7 +24,7 @@ from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs.distributed import Distributed
-from miniamp.errors import ConflictError, InvalidTypeError
+from miniamp.errors import ConflictError
 from miniamp.estimators.describe import of_coefficients, to_arviz
 from miniamp.estimators.health import (
     HealthReport,
@@ -47,13 +47,14 @@ from miniamp.estimators.rows import (
     is_dask,
     numbers,
     plain,
+    ready,
     repeated,
     require_measurable,
     unmasked,
 )
 from miniamp.estimators.saving import SaveMixin, State, all_or_nothing, labels_of, labels_state
 from miniamp.estimators.scoring import RowPrediction, Scorer
-from miniamp.estimators.settings import ModelSettings, cut, takes_amp
+from miniamp.estimators.settings import CHECKED, ModelSettings, cut, takes_amp
 from miniamp.estimators.state import FitState
 from miniamp.estimators.summary import Summary, SummaryMixin
 from miniamp.estimators.uncertainty import JointUncertainty
@@ -193,32 +194,23 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         return state
 
     def _settings(self) -> ModelSettings:
-        for name in ("fit_intercept", "standardize"):
-            given = getattr(self, name)
-            if not isinstance(given, (bool, np.bool_)):
-                raise InvalidTypeError(name, f"{given!r:.60}", "True or False", "choose one")
-        return ModelSettings.checked(
-            prior=self.prior,
-            noise=self.noise,
-            channel=self._channel,
-            memory=self.memory,
-            forget=self.forget,
-            solver=self.solver,
-            on_conflict=self.on_conflict,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            fit_intercept=self.fit_intercept,
-            standardize=self.standardize,
-            score=type(self)._score,
-        )
+        given = {name: getattr(self, name) for name in CHECKED}
+        old = self._state.settings if self.__sklearn_is_fitted__() else None
+        if old is not None and all(given[name] is old.given.get(name) for name in CHECKED):
+            return old  # checked in the batch before
+        return ModelSettings.checked(given, channel=self._channel, score=type(self)._score)
 
     def _rows(
         self, settings: ModelSettings, X: Given, y: Given, weights: Given, *, reset: bool
     ) -> Rows:
         """Rows, targets and weights, checked; a row of weight k is there k times."""
-        values, target = self._validated(numbers("X", X), unmasked("y", plain(y)), reset)
+        named = reset or hasattr(self, "feature_names_in_")
+        if not named and ready(X, y, self.n_features_in_):
+            values, target = cast("tuple[Array, NDArray[np.generic]]", (X, y))
+        else:
+            values, target = self._validated(numbers("X", X), unmasked("y", plain(y)), reset)
+            require_measurable("X", values)
         Y = self._targets(settings, target)
-        require_measurable("X", values)
         require_measurable("y", Y)
         if weights is not None:
             weights = _check_sample_weight(

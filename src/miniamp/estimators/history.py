@@ -207,7 +207,10 @@ class History(Sequence[Entry]):
         if isinstance(index, slice):
             places = range(self._begin, self._end)[index]
             return [self._entries[k][0] for k in places]
-        return self._entries[range(self._begin, self._end)[index]][0]
+        place = index + (self._end if index < 0 else self._begin)
+        if not self._begin <= place < self._end:
+            raise IndexError(index)
+        return self._entries[place][0]
 
     def __reduce__(self) -> tuple[type[History], tuple[list[Entry]]]:
         return History, (self.with_theory(),)
@@ -221,8 +224,9 @@ def column(entries: Sequence[Entry], name: str) -> Array:
 def hyper_parameters(entry: Entry, prefix: str, models: Sequence[Parametric]) -> None:
     """Record hyper-parameters by name, averaged over targets."""
     for name in models[0].names:
-        values = [np.mean(getattr(model, name)) for model in models]
-        cast("dict[str, float]", entry)[f"{prefix}_{name}"] = float(np.mean(values))
+        values = [np.asarray(getattr(model, name)) for model in models]
+        means = [float(value.mean() if value.ndim else value) for value in values]
+        cast("dict[str, float]", entry)[f"{prefix}_{name}"] = sum(means) / len(means)
 
 
 def conflict_entry(done: Adaptation, centre: float, scale: float) -> Conflict:

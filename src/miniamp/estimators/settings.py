@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Self, cast
 
@@ -24,6 +24,11 @@ from miniamp.evidence.frame import CONSTANT
 from miniamp.posterior import Posterior, Prior
 from miniamp.priors import ScalarPrior
 
+#: Names of the parameters that make the settings.
+CHECKED = (
+    *("prior", "noise", "memory", "forget", "solver", "on_conflict"),
+    *("max_iter", "tol", "fit_intercept", "standardize"),
+)
 #: Default channel of a classifier: probit with unit noise, which sets the scale.
 LABELS = channels.Probit(var=1.0)
 #: Default channel of a regressor; its noise is learned unless given.
@@ -71,30 +76,21 @@ class ModelSettings:
     scaling: bool
     target_scaling: bool
     score: Scorer
+    given: Mapping[str, Given]  #: what was checked
 
     @classmethod
-    def checked(
-        cls,
-        *,
-        prior: Given,
-        noise: Given,
-        channel: Channel,
-        memory: Given,
-        forget: Given,
-        solver: Given,
-        on_conflict: Given,
-        max_iter: Given,
-        tol: Given,
-        fit_intercept: Given,
-        standardize: Given,
-        score: Scorer,
-    ) -> Self:
-        """The settings, or an error that names the parameter.
+    def checked(cls, given: Mapping[str, Given], *, channel: Channel, score: Scorer) -> Self:
+        """The settings of parameters by name (`CHECKED`), or an error that names the parameter.
 
         `channel` is the default one, which is used where `noise` is a number or "learn".
         """
-        prior, learn_prior = _prior(prior)
-        channel, learn_noise = _channel(noise, channel)
+        for name in ("fit_intercept", "standardize"):
+            if not isinstance(given[name], (bool, np.bool_)):
+                raise InvalidTypeError(name, f"{given[name]!r:.60}", "True or False", "choose one")
+        prior, learn_prior = _prior(given["prior"])
+        channel, learn_noise = _channel(given["noise"], channel)
+        solver, on_conflict, memory = (given[n] for n in ("solver", "on_conflict", "memory"))
+        max_iter, tol = checks.count("max_iter", given["max_iter"]), given["tol"]
         if not isinstance(solver, str) or solver not in ("auto", "amp", "robust"):
             raise checks.refuse(
                 "solver", repr(solver), "'auto', 'amp' or 'robust'", "'auto' suits any rows"
@@ -109,15 +105,16 @@ class ModelSettings:
             channel=channel,
             learn_noise=learn_noise,
             memory=None if _is_auto(memory) else checks.count("memory", memory, least=0),
-            forget=checks.number("forget", forget, above=0.0, most=1.0),
+            forget=checks.number("forget", given["forget"], above=0.0, most=1.0),
             solver=solver,
             on_conflict=on_conflict,
-            stop=Stop(checks.count("max_iter", max_iter), checks.number("tol", tol, least=0.0)),
-            intercept=bool(fit_intercept),
+            stop=Stop(max_iter, checks.number("tol", tol, least=0.0)),
+            intercept=bool(given["fit_intercept"]),
             # A prior object describes coefficients in the user's own units.
-            scaling=bool(standardize) and learn_prior,
-            target_scaling=learn_prior and not isinstance(noise, Channel),
+            scaling=bool(given["standardize"]) and learn_prior,
+            target_scaling=learn_prior and not isinstance(given["noise"], Channel),
             score=score,
+            given=dict(given),
         )
 
     def memory_for(self, features: int, sparse: bool) -> int:

@@ -94,11 +94,14 @@ class FitState:
     tally: Tally = field(default_factory=Tally)
 
     def __post_init__(self) -> None:
-        checks.fits("prior", self.settings.prior.shape, self.features)
+        if self.frame is None:
+            checks.fits("prior", self.settings.prior.shape, self.features)
 
     def under(self, settings: ModelSettings) -> FitState:
         """The same state under parameters that were changed since."""
         old = self.settings
+        if settings is old:
+            return self
         if (settings.intercept, settings.scaling) != (old.intercept, old.scaling):
             raise checks.refuse(
                 "fit_intercept, standardize, prior",

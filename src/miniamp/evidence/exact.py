@@ -266,6 +266,8 @@ class ExactBatch(DrawnRows[Round]):
         unit, own = self.channel.unweighted().gaussian_noise(), self.channel.gaussian_noise()
         assert unit is not None
         assert own is not None
+        if own.ndim == 0:
+            return float(own), np.ones(self.rows), float(self.rows)
         noise = float(np.exp(np.mean(np.log(unit)))) if unit.size > 1 else float(unit)
         count = float(np.sum(np.broadcast_to(unit / own, self.y.shape)))
         return noise, np.broadcast_to(noise / own, self.y.shape), count
@@ -302,7 +304,7 @@ class ExactBatch(DrawnRows[Round]):
             free = max(seen.free, TINY)
             noise = _step(noise, (seen.residual + share * noise) / free)
             power = seen.square / seen.count
-            noise = float(np.clip(noise, LEAST_NOISE * power, power)) if power > 0.0 else noise
+            noise = min(max(noise, LEAST_NOISE * power), power) if power > 0.0 else noise
             change = abs(np.log(noise / seen.noise)) * np.sqrt(0.5 * free)
         precision = 1.0 / width
         if shared.any():
@@ -324,4 +326,4 @@ class ExactBatch(DrawnRows[Round]):
 
 
 def _step(old: float, new: float) -> float:
-    return float(np.clip(new, old / LARGEST_STEP, old * LARGEST_STEP))
+    return min(max(new, old / LARGEST_STEP), old * LARGEST_STEP)
