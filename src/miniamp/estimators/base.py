@@ -16,7 +16,6 @@ from sklearn.utils.validation import (
     _check_sample_weight,
     check_is_fitted,
     check_random_state,
-    column_or_1d,
     validate_data,
 )
 
@@ -63,6 +62,9 @@ from miniamp.priors import ScalarPrior
 
 if TYPE_CHECKING:
     from arviz import InferenceData
+
+#: Attributes that are labels of features and targets.
+LABELS = ("feature_names_in_", "classes_", "target_names_in_")
 
 
 class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimator):
@@ -131,7 +133,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         rng: np.random.RandomState,
     ) -> FitState:
         """The state after rows that are on a cluster, or too many to be in memory at once."""
-        Y = self._targets(settings, column_or_1d(np.asarray(plain(y))))
+        Y = self._targets(settings, np.asarray(plain(y)))
         state = FitState(settings, X.shape[1], Y.shape[1])
         client = current_client(X) if sample_weight is None else None
         if client is not None:
@@ -313,7 +315,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         self._state = state
 
     def _label_names(self) -> list[str]:
-        return [name for name in ("feature_names_in_", "classes_") if hasattr(self, name)]
+        return [name for name in LABELS if hasattr(self, name)]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

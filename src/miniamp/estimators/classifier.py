@@ -159,7 +159,7 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
         return values, labels
 
     def _targets(self, settings: ModelSettings, y: NDArray[np.generic]) -> Array:
-        classes = getattr(self, "classes_", None)
+        y, classes = column_or_1d(y), getattr(self, "classes_", None)
         classes = np.unique(y) if classes is None else classes
         unknown = np.setdiff1d(y, classes)
         if len(unknown):

@@ -48,13 +48,13 @@ def to_arviz(estimator: _Sampled, draws: int, random_state: int | None) -> Infer
             coef, intercept = coef[:, 0], intercept[:, 0]
     several = state.targets > 1
     names = feature_names(estimator, state.features)
-    classes = [str(name) for name in getattr(estimator, "classes_", ())]
+    kind, labels = target_labels(estimator, state.targets)
     made: InferenceData = arviz.from_dict(
         posterior={"coef": coef[None], "intercept": intercept[None]},
-        coords={"feature": names, **({"class": classes} if several else {})},
+        coords={"feature": names, **({kind: labels} if several else {})},
         dims={
-            "coef": ["class", "feature"] if several else ["feature"],
-            "intercept": ["class"] if several else [],
+            "coef": [kind, "feature"] if several else ["feature"],
+            "intercept": [kind] if several else [],
         },
         posterior_attrs={"joint": int(joint), "inference_library": "miniamp"},
     )
@@ -71,15 +71,14 @@ def of_coefficients(
     names = list(feature_names(estimator, N) if names is None else names)
     several = state.targets > 1
     intercepts = state.settings.intercept
-    columns: dict[str, list[Any]] = {"class": []} if several else {}
+    kind, labels = target_labels(estimator, state.targets)
+    columns: dict[str, list[Any]] = {kind: []} if several else {}
     spike = bool(np.any(found.inclusion < 1.0))
     columns |= {name: [] for name in COLUMNS if spike or name != "inclusion"}
     strength = []
     constant = state.units.scale == 0.0
-    unit = np.where(constant, np.nan, state.units.scale) / (
-        state.y_scale if classes is None else 1.0
-    )
-    for k in range(state.targets):
+    for k, (_, y_scale) in enumerate(state.target_units):
+        unit = np.where(constant, np.nan, state.units.scale) / y_scale
         mean = np.append(found.intercept[k], found.mean[k])
         std = np.append(_intercept_std(state, k), found.std[k])
         inclusion = np.append(1.0, found.inclusion[k])
@@ -97,10 +96,9 @@ def of_coefficients(
         }
         first = 0 if intercepts else 1
         if several:
-            assert classes is not None
-            columns["class"] += [str(classes[k])] * (N + 1 - first)
+            columns[kind] += [labels[k]] * (N + 1 - first)
         for name in columns:
-            if name != "class":
+            if name != kind:
                 columns[name] += values[name][first:]
         with np.errstate(divide="ignore", invalid="ignore"):
             strong = np.nan_to_num(np.abs(mean) / std, posinf=np.finfo(float).max)
@@ -156,6 +154,16 @@ def feature_names(estimator: object, size: int) -> list[str]:
     return [f"x{i}" for i in range(size)] if known is None else [str(name) for name in known]
 
 
+def target_labels(estimator: object, targets: int) -> tuple[str, list[str]]:
+    """What several targets are, classes or targets, and their names."""
+    known = getattr(estimator, "classes_", None)
+    if known is not None:
+        return "class", [str(name) for name in known]
+    named = getattr(estimator, "target_names_in_", None)
+    names = [f"y{k}" for k in range(targets)] if named is None else [str(name) for name in named]
+    return "target", names
+
+
 def mean_over_rows(history: Sequence[Mapping[str, object]], name: str) -> float | None:
     """The mean over all rows that were predicted before they were learned."""
     known = [(entry["rows"], entry[name]) for entry in history if entry.get(name) is not None]
@@ -184,7 +192,10 @@ def _facts(estimator: _Predictor, state: FitState) -> dict[str, str]:
         "features": f"{state.features:,}",
         "solver": last["solver"],
     }
-    if last.get("noise_var") is not None and not hasattr(estimator, "classes_"):
+    several = state.targets > 1
+    if several:
+        facts["classes" if hasattr(estimator, "classes_") else "targets"] = f"{state.targets:,}"
+    elif last.get("noise_var") is not None and not hasattr(estimator, "classes_"):
         facts["noise (std)"] = f"{np.sqrt(last['noise_var']):.4g}"
     if error is None:
         facts["errors on unseen rows"] = "unknown: a single batch"
@@ -196,11 +207,13 @@ def _facts(estimator: _Predictor, state: FitState) -> dict[str, str]:
     else:
         r2 = state.tally.r2
         facts["R2, unseen rows"] = "unknown" if r2 is None else f"{r2:.4f}"
-        facts["RMSE, unseen rows"] = f"{np.sqrt(error):.4g}"
+        if not several:  # targets have units of their own
+            facts["RMSE, unseen rows"] = f"{np.sqrt(error):.4g}"
         inside = mean_over_rows(history, "coverage")
         if inside is not None:
             facts["in 90 % intervals"] = f"{inside:.1%}"
-    facts["prior"] = _prior_text(estimator.prior, last)
+    own = several and not hasattr(estimator, "classes_")
+    facts["prior"] = _prior_text(estimator.prior, {} if own else last)
     return facts
 
 
@@ -211,13 +224,13 @@ def _prior_text(prior: object, last: Entry) -> str:
         if name.startswith("prior_") and isinstance(value, float) and value != 0.0
     ]
     name = prior if isinstance(prior, str) else type(prior).__name__
-    return f"{name}({', '.join(numbers)})"
+    return f"{name}({', '.join(numbers)})" if numbers else name
 
 
 def _intercept_std(state: FitState, k: int) -> float:
     """Standard deviation of an intercept, coefficients taken as independent of each other."""
     model, N = state.models[k], state.features
-    at_centre = state.y_scale**2 * float(np.sum(model.var[N:]))
+    at_centre = state.target_units[k][1] ** 2 * float(np.sum(model.var[N:]))
     shift = np.square(state.coefficients.std[k] * state.units.centre)
     return float(np.sqrt(at_centre + shift.sum()))
 

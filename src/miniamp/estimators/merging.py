@@ -158,23 +158,23 @@ def _merged(a: FitState, b: FitState) -> FitState:
 
 def _with_target_units(a: FitState, b: FitState) -> FitState:
     """The state of a, with targets in the units of b: x_new = factor x_old + shift, exactly."""
-    factor, shift = a.y_scale / b.y_scale, (a.y_centre - b.y_centre) / b.y_scale
-    if factor == 1.0 and shift == 0.0:
+    factors, shifts = a.y_scale / b.y_scale, (a.y_centre - b.y_centre) / b.y_scale
+    if np.all(factors == 1.0) and np.all(shifts == 0.0):
         return a
 
-    def moved(tilt: Tilt) -> Tilt:
+    def moved(tilt: Tilt, shift: float) -> Tilt:
         A = np.broadcast_to(tilt.A, tilt.B.shape)
         return Tilt(tilt.A, np.append(tilt.B[:-1], tilt.B[-1] + A[-1] * shift))
 
     models = []
-    for model in a.models:
+    for model, factor, shift in zip(a.models, factors.tolist(), shifts.tolist(), strict=True):
         belief = model.posterior.stretched(factor)
         if shift:  # there is an intercept then
             seen = belief.remembered
             if seen is not None:
                 targets = seen.targets + shift * seen.rows[:, -1]
-                seen = Remembered(seen.rows, targets, moved(seen.field))
-            tilt = moved(belief.tilt)
+                seen = Remembered(seen.rows, targets, moved(seen.field, shift))
+            tilt = moved(belief.tilt, shift)
             belief = Posterior(belief.prior, belief.size, tilt, memory=belief.memory)
             belief = belief.remembering(seen)
         models.append(

@@ -6,20 +6,25 @@ from typing import Literal, Self, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
+from sklearn.utils import Tags
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.estimators.base import StreamingEstimator
 from miniamp.estimators.rows import ACCEPTED, Matrix
-from miniamp.estimators.scoring import score_numbers
+from miniamp.estimators.scoring import RowPrediction, score_numbers
 from miniamp.estimators.settings import NUMBERS, ModelSettings
 from miniamp.posterior import Posterior
 
 
 class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
     """Bayesian linear regression on a stream of rows, batch by batch, in bounded memory.
+
+    Several targets, y of shape (M, K), share the rows: they are standardised once, and in closed
+    form their products are computed once for all targets. Prior and noise are learned for each.
 
     Parameters
     ----------
@@ -46,7 +51,7 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
         row far beyond its error bars is down-weighted, a batch that contradicts the past is
         absorbed with the noise it shows, or with less of the past where `forget` < 1. "skip" leaves
         such a batch out, "raise" raises a ConflictError and leaves the estimator as it was. What
-        was done is in `history_`, under "conflicts", and a HealthWarning tells of it.
+        was done is in `history_`, under "conflicts", and a HealthWarning is issued.
     max_iter, tol : int, float
         When to stop iterating a batch.
     fit_intercept : bool
@@ -61,18 +66,18 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
 
     Attributes
     ----------
-    coef_ : (N,) array
+    coef_ : (N,) array, or (K, N) where y has K > 1 columns
         Posterior means of the coefficients, in the units of X.
-    coef_std_ : (N,) array
+    coef_std_ : (N,) or (K, N) array
         Their posterior standard deviations. Under a sparse prior most coefficients are certainly
         zero, and intervals made of these cover more of the coefficients than their level.
-    intercept_ : float
+    intercept_ : float, or (K,) array
         Posterior mean of the intercept.
-    inclusion_probability_ : (N,) array
+    inclusion_probability_ : (N,) or (K, N) array
         Probability that a coefficient is not zero; ones under priors without a spike.
-    posterior_ : Posterior
+    posterior_ : Posterior, or list of K
         The posterior itself, in the standardised units, the intercept last.
-    noise_ : float
+    noise_ : float, or (K,) array
         Current estimate of the variance of the noise.
     n_samples_seen_ : int
         Rows absorbed so far.
@@ -86,6 +91,8 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
         Number of features.
     feature_names_in_ : (N,) array of str
         Their names, where the rows came with names.
+    target_names_in_ : (K,) array of str
+        Names of several targets, where y was a data frame.
 
     Examples
     --------
@@ -101,6 +108,7 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
     >>> mean, std = model.predict(X[:2], return_std=True)
     """
 
+    target_names_in_: NDArray[np.object_]
     _channel = NUMBERS
     _score = score_numbers
 
@@ -120,57 +128,94 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
     @overload
     def predict(self, X: Given, return_std: Literal[True]) -> tuple[Array, Array]: ...
     def predict(self, X: Given, return_std: bool = False) -> Array | tuple[Array, Array]:
-        """Predicted mean of y for each row, (M,); with `return_std` also its standard deviation."""
-        (predicted,) = self._predictions(X)
-        mean, var = predicted.channel.predict(predicted.omega, predicted.V)
-        return (mean, np.sqrt(var)) if return_std else mean
+        """Predicted mean of y for each row, (M,); with `return_std` also its standard deviation.
+
+        Both are (M, K) where y had K columns.
+        """
+        mean, std = self._moments(self._predictions(X))
+        return (mean, std) if return_std else mean
 
     def predict_interval(self, X: Given, level: float = 0.9) -> tuple[Array, Array]:
-        """Lower and upper ends between which y lies with probability `level`, (M,) each.
+        """Lower and upper ends between which y lies with probability `level`, (M,) or (M, K) each.
 
         Where the noise is learned, quantiles of a Student t account for its own uncertainty.
         """
         level = checks.number("level", level, above=0.0, most=1.0)
         if level == 1.0:
             raise checks.refuse("level", level, "less than 1", "nothing is certain")
-        (predicted,) = self._predictions(X)
-        mean, var = predicted.channel.predict(predicted.omega, predicted.V)
-        reach = predicted.quantile(0.5 + level / 2.0) * np.sqrt(var)
+        predicted = self._predictions(X)
+        mean, std = self._moments(predicted)
+        reach = std * self._of_targets([one.quantile(0.5 + level / 2.0) for one in predicted])
         return mean - reach, mean + reach
 
     @property
     def coef_(self) -> Array:
-        """Posterior means of the coefficients, (N,)."""
-        return np.asarray(self._learned.coefficients.mean[0])
+        """Posterior means of the coefficients, (N,) or (K, N)."""
+        return self._single(self._learned.coefficients.mean)
 
     @property
     def coef_std_(self) -> Array:
-        """Posterior standard deviations of the coefficients, (N,)."""
-        return np.asarray(self._learned.coefficients.std[0])
+        """Posterior standard deviations of the coefficients, (N,) or (K, N)."""
+        return self._single(self._learned.coefficients.std)
 
     @property
-    def intercept_(self) -> float:
-        """Posterior mean of the intercept."""
-        return float(self._learned.coefficients.intercept[0])
+    def intercept_(self) -> float | Array:
+        """Posterior mean of the intercept; (K,) where y had K columns."""
+        found = self._single(self._learned.coefficients.intercept)
+        return found if found.ndim else float(found)
 
     @property
     def inclusion_probability_(self) -> Array:
-        """Probability that a coefficient is not zero, (N,)."""
-        return np.asarray(self._learned.coefficients.inclusion[0])
+        """Probability that a coefficient is not zero, (N,) or (K, N)."""
+        return self._single(self._learned.coefficients.inclusion)
 
     @property
-    def posterior_(self) -> Posterior:
-        """The posterior in the standardised units, the intercept last."""
-        return self._posteriors[0]
+    def posterior_(self) -> Posterior | list[Posterior]:
+        """The posterior in the standardised units, the intercept last; a list of K targets' own."""
+        return self._posteriors if self._state.targets > 1 else self._posteriors[0]
 
     @property
-    def noise_(self) -> float:
-        """Current estimate of the variance of the noise; nan where the channel has none."""
-        return self._learned.history[-1].get("noise_var", np.nan)
+    def noise_(self) -> float | Array:
+        """Variance of the noise as it is known now, (K,) of K targets; nan where there is none."""
+        found = self._single(self._learned.noise)
+        return found if found.ndim else float(found)
+
+    def _single(self, values: Array) -> Array:
+        """Values of all targets; of one target without their axis."""
+        return np.asarray(values if self._state.targets > 1 else values[0])
+
+    def _of_targets(self, values: list[Array]) -> Array:
+        return np.stack(values, axis=1) if self._state.targets > 1 else values[0]
+
+    def _moments(self, predicted: list[RowPrediction]) -> tuple[Array, Array]:
+        """Means and standard deviations, (M,) or (M, K)."""
+        both = [one.channel.predict(one.omega, one.V) for one in predicted]
+        mean, var = (self._of_targets([one[k] for one in both]) for k in (0, 1))
+        return mean, np.sqrt(var)
 
     def _validated(self, X: Given, y: Given, reset: bool) -> tuple[Matrix, NDArray[np.generic]]:
-        both = validate_data(self, X, y, reset=reset, y_numeric=True, **ACCEPTED)
-        return cast("tuple[Matrix, NDArray[np.generic]]", both)
+        options = {"y_numeric": True, "multi_output": True, **ACCEPTED}
+        both = validate_data(self, X, y, reset=reset, **options)
+        values, target = cast("tuple[Matrix, NDArray[np.generic]]", both)
+        if issparse(target):
+            raise checks.refuse("y", "a sparse matrix", "an array", "use y.toarray()")
+        columns = 1 if target.ndim == 1 else target.shape[1]
+        if columns == 1:
+            target = column_or_1d(target, warn=True)
+        if reset:
+            self.__dict__.pop("target_names_in_", None)
+            if columns > 1 and hasattr(y, "columns"):
+                self.target_names_in_ = np.array([str(name) for name in y.columns], dtype=object)
+        elif columns != self._state.targets:
+            before = f"{self._state.targets} as before"
+            raise checks.refuse("y", f"{columns} columns", before, "call fit to start over")
+        return values, target
 
     def _targets(self, settings: ModelSettings, y: NDArray[np.generic]) -> Array:
-        return settings.channel.checked(y)[:, None]
+        Y = y.reshape(len(y), -1)
+        return np.column_stack([settings.channel.checked(column) for column in Y.T])
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

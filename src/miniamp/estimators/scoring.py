@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -42,6 +42,9 @@ FARTHEST = 26.0
 VALUE_BINS, WIDEST_VALUE = 32, 4.0
 #: Bins of log-odds, between so many either side of zero: probabilities of 3e-4 and less are one.
 ODDS_BINS, WIDEST_ODDS = 80, 8.0
+#: Scores of several targets that are averaged. Targets may depend on each other, so that standard
+#: deviations do not shrink with their number.
+AVERAGED = ("error", "error_std", "expected_error", "surprise", "surprise_std", "coverage")
 
 
 class RowPrediction(NamedTuple):
@@ -77,13 +80,32 @@ def score_numbers(Y: Array, predicted: list[RowPrediction]) -> Entry:
 
     `surprise` is the mean squared residual over its predicted value: 1, give or take
     `surprise_std`, where the model is right. `calibration` counts the rows whose y fell in each
-    twentieth of its predictive distribution: equally many where the model is right.
+    twentieth of its predictive distribution: equally many where the model is right. Of several
+    targets the log-densities and counts add up, and errors are averaged.
     """
-    y, (channel, omega, V, df) = Y[:, 0], predicted[0]
+    scores = [_score_target(y, one) for y, one in zip(Y.T, predicted, strict=True)]
+    if len(scores) == 1:
+        return scores[0]
+    table = {name: [cast("dict[str, float]", one)[name] for one in scores] for name in scores[0]}
+    means = {name: float(np.mean(table[name])) for name in AVERAGED}
+    return cast(
+        Entry,
+        {
+            "task": "regression",
+            **means,
+            "score": float(np.sum(table["score"])),
+            "outliers": int(np.sum(table["outliers"])),
+            "calibration": np.sum(table["calibration"], axis=0).tolist(),
+        },
+    )
+
+
+def _score_target(y: Array, predicted: RowPrediction) -> Entry:
+    channel, omega, V, df = predicted
     mean, var = channel.predict(omega, V)
     var = np.maximum(var, np.finfo(np.float64).tiny)
     square = np.square(y - mean)
-    inside = square <= np.square(predicted[0].quantile(0.5 + LEVEL / 2.0)) * var
+    inside = square <= np.square(predicted.quantile(0.5 + LEVEL / 2.0)) * var
     density = channel.log_partition(y, omega, V)
     # Outliers are improbable under the model's own noise, which may have heavy tails.
     fall = channel.log_partition(mean, omega, V) - density
@@ -254,14 +276,14 @@ class Tally:
         return replace(self, low=low, high=high)
 
     def scored(
-        self, Y: Array, predicted: list[RowPrediction], centre: float, scale: float
+        self, Y: Array, predicted: list[RowPrediction], centre: Array, scale: Array
     ) -> Tally:
-        """The tally with predictions of targets (M, K), whose zero and unit are given."""
+        """The tally with predictions of targets (M, K), whose zeros and units (K,) are given."""
         if predicted[0].channel.predicts_probabilities:
             truth = Y.argmax(axis=1) if Y.shape[1] > 1 else (Y[:, 0] > 0.0).astype(np.int64)
             return self.with_labels(truth, class_probabilities(predicted))
-        mean = predicted[0].channel.predict(predicted[0].omega, predicted[0].V)[0]
-        return self.with_numbers((Y[:, 0] - centre) / scale, (mean - centre) / scale)
+        mean = np.column_stack([one.channel.predict(one.omega, one.V)[0] for one in predicted])
+        return self.with_numbers(*(((v - centre) / scale).ravel() for v in (Y, mean)))
 
     def with_numbers(self, y: Array, predicted: Array) -> Tally:
         """The tally with predictions of numbers, both in standardised units."""

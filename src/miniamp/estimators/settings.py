@@ -149,20 +149,21 @@ class ModelSettings:
             prior = priors.WithIntercept(self.prior, WIDE * (power or 1.0))
         return Posterior(prior, size, memory=self.memory_for(features, sparse))
 
-    def target_units(self, Y: Array, weights: Array | None = None) -> tuple[float, float]:
-        """Zero and unit of the targets, from the first rows: (0, 1) where they have none.
+    def target_units(self, Y: Array, weights: Array | None = None) -> tuple[Array, Array]:
+        """Zero and unit of each target (K,), from the first rows: 0 and 1 where they have none.
 
         Only targets that are z plus noise have units of their own; and a prior or a channel given
         as an object is in the user's units.
         """
         if not self.channel.shift_invariant:
-            return 0.0, 1.0
-        weight = None if weights is None else weights[:, None]
-        centre = float(np.average(Y, weights=weight)) if self.intercept else 0.0
+            return np.zeros(1), np.ones(1)
+        nothing = np.zeros(Y.shape[1])
+        centre = np.average(Y, axis=0, weights=weights) if self.intercept else nothing
         if not self.target_scaling:
-            return centre, 1.0
-        scale = float(np.sqrt(np.average(np.square(Y - centre), weights=weight)))
-        return centre, scale if scale > CONSTANT * abs(centre) else abs(centre) or 1.0
+            return centre, nothing + 1.0
+        scale = np.sqrt(np.average(np.square(Y - centre), axis=0, weights=weights))
+        constant = np.where(centre == 0.0, 1.0, np.abs(centre))
+        return centre, np.where(scale > CONSTANT * np.abs(centre), scale, constant)
 
     def first_frame(self, X: Matrix) -> Frame:
         """Centre and scale of each feature, from the first rows."""

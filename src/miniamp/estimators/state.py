@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -68,9 +69,9 @@ class FitState:
     frame : Frame or None
         Centre and scale of each feature; None before the first batch.
     models : tuple of Model
-        One per target: a regression has one, and so has a problem with two targets.
-    y_centre, y_scale : float
-        Zero and unit of the targets of a regression, from the first rows.
+        One per target: a problem with two classes has one.
+    y_centre, y_scale : (K,) arrays
+        Zero and unit of the targets of a regression, from the first rows; one for all classes.
     waiting : Rows or None
         The latest rows, while they are too few to be learned from; `settled` learns from them.
     rows : int
@@ -86,8 +87,8 @@ class FitState:
     targets: int
     frame: Frame | None = None
     models: tuple[Model, ...] = ()
-    y_centre: float = 0.0
-    y_scale: float = 1.0
+    y_centre: Array = field(default_factory=lambda: np.zeros(1))
+    y_scale: Array = field(default_factory=lambda: np.ones(1))
     waiting: Rows | None = None
     rows: int = 0
     history: History = field(default_factory=History)
@@ -192,11 +193,11 @@ class FitState:
         """The state before any row, in units that suit the first ones."""
         centre, scale = self.settings.target_units(Y, weights)
         start = replace(self, frame=frame, waiting=None, y_centre=centre, y_scale=scale)
-        channel = with_unit(self.settings.channel, 1.0 / scale)
-        beliefs = (
-            self.settings.first_belief(self.features, sparse, y) for y in start._standardised(Y).T
-        )
-        models = [Model(belief, channel) for belief in beliefs]
+        first = functools.partial(self.settings.first_belief, self.features, sparse)
+        models = [
+            Model(first(y), with_unit(self.settings.channel, 1.0 / unit))
+            for y, (_, unit) in zip(start._standardised(Y).T, start.target_units, strict=True)
+        ]
         return replace(start, models=targets.started(self.settings, models, self.features))
 
     def _standardised(self, Y: Array) -> Array:
@@ -205,7 +206,11 @@ class FitState:
     def _learned(self, design: Design, rows: Rows, scores: Entry) -> FitState:
         """The state that has learned from these rows, standardised in the design."""
         learned, infos = self._updated(design, rows)
-        variance = float(np.mean([model.posterior.mean_variance for model in learned]))
+        units = self.target_units
+        variance = [
+            scale**2 * m.posterior.mean_variance
+            for m, (_, scale) in zip(learned, units, strict=True)
+        ]
         count = len(rows) + rows.left_out
         entry: Entry = {
             "batch": self.history[-1]["batch"] + 1 if self.history else 0,
@@ -213,31 +218,39 @@ class FitState:
             "rows_seen": self.rows + count,
             "features": self.features,
             **outcome(infos),
-            "mean_variance": self.y_scale**2 * variance,
+            "mean_variance": float(np.mean(variance)),
             "noise_learned": self.settings.learn_noise,
             "prior_learned": self.settings.learn_prior,
             "forget": self.settings.forget,
             "solver_asked": self.settings.solver,
             **scores,
         }
-        hyper_parameters(
-            entry, "prior", [targets.prior_of(m).rescaled(self.y_scale) for m in learned]
-        )
-        hyper_parameters(entry, "noise", [with_unit(m.channel, self.y_scale) for m in learned])
-        typical, units = None, (self.y_centre, self.y_scale)
-        conflicts = [conflict_entry(one, *units) for info in infos for one in info.adapted]
+        own = [
+            targets.prior_of(m).rescaled(scale)
+            for m, (_, scale) in zip(learned, units, strict=True)
+        ]
+        hyper_parameters(entry, "prior", own)
+        noise = [with_unit(m.channel, scale) for m, (_, scale) in zip(learned, units, strict=True)]
+        hyper_parameters(entry, "noise", noise)
+        typical = None
+        conflicts = [
+            conflict_entry(one, *unit)
+            for info, unit in zip(infos, units, strict=False)
+            for one in info.adapted
+        ]
         if conflicts:
             entry["conflicts"] = conflicts
         evidence = float(sum(info.log_evidence for info in infos))
         if np.isfinite(evidence):
-            entry["log_evidence"] = evidence - self.targets * count * float(np.log(self.y_scale))
+            volume = sum(float(np.log(scale)) for _, scale in units)
+            entry["log_evidence"] = evidence - count * volume
         if rows.left_out:
             entry["sampled"] = len(rows)
         if rows.weights is not None:
             entry["weighted"] = True
         elif self.targets == 1:
             first, forget = not self.history, self.settings.forget**rows.calls
-            typical = Typical.of(learned[0], infos[0], design, forget, first, self.y_scale)
+            typical = Typical.of(learned[0], infos[0], design, forget, first, units[0][1])
         history = self.history.appended(entry, typical)
         entry["found"] = [finding.kind for finding in findings(history)]
         return replace(self, models=tuple(learned), rows=self.rows + count, history=history)
@@ -262,6 +275,12 @@ class FitState:
         assert self.frame is not None
         return self.frame
 
+    @property
+    def target_units(self) -> list[tuple[float, float]]:
+        """Zero and unit of each target."""
+        both = np.broadcast_arrays(self.y_centre, self.y_scale, np.zeros(self.targets))[:2]
+        return [(float(centre), float(scale)) for centre, scale in zip(*both, strict=True)]
+
     def predictions(self, X: Matrix) -> list[RowPrediction]:
         """Predictions for new rows, one per target."""
         return self._predictions(self._design(X))
@@ -271,14 +290,13 @@ class FitState:
         if joint is not None:
             return targets.predictions(joint, design)
         predicted = []
-        for model in self.models:
+        for model, (centre, scale) in zip(self.models, self.target_units, strict=True):
             omega, V = project(model.posterior, design)
-            channel = with_unit(model.channel, self.y_scale)
+            channel = with_unit(model.channel, scale)
             df = np.full(len(V), np.inf)
             if model.noise_known > 0.0:
                 df = np.maximum(model.degrees_of_freedom(V), LEAST_DF)
-            omega, V = self.y_centre + self.y_scale * omega, self.y_scale**2 * V
-            predicted.append(RowPrediction(channel, omega, V, df))
+            predicted.append(RowPrediction(channel, centre + scale * omega, scale**2 * V, df))
         return predicted
 
     @property
@@ -287,15 +305,26 @@ class FitState:
         waiting = self.waiting
         return self.rows + (0 if waiting is None else len(waiting) + waiting.left_out)
 
+    @property
+    def noise(self) -> Array:
+        """Variance of the noise of each target, (K,); nan where the channel has none."""
+        channels = [
+            with_unit(m.channel, unit)
+            for m, (_, unit) in zip(self.models, self.target_units, strict=True)
+        ]
+        return np.array([np.mean(one.parameters().get("var", np.nan)) for one in channels])
+
     @cached_property
     def coefficients(self) -> Coefficients:
         """Means, standard deviations and inclusion probabilities in the user's units."""
         scale, N = self.units.scale, self.features
-        unit = np.divide(self.y_scale, scale, out=np.zeros(N), where=scale > 0.0)
+        centres, units = np.array(self.target_units).T
+        per_unit = np.divide(1.0, scale, out=np.zeros(N), where=scale > 0.0)
+        unit = units[:, None] * per_unit
         mean = np.stack([m.mean for m in self.models])
         std = np.sqrt(np.stack([m.var for m in self.models]))
         own = mean[:, :N] * unit
-        intercept = self.y_centre + self.y_scale * mean[:, N:].sum(axis=1) - own @ self.units.centre
+        intercept = centres + units * mean[:, N:].sum(axis=1) - own @ self.units.centre
         included = np.stack([self._inclusion(m) for m in self.models])
         return Coefficients(own, std[:, :N] * unit, intercept, included)
 
@@ -338,6 +367,9 @@ class FitState:
             "waiting": Rows.from_state(state["waiting"]),
             "history": History(state["history"]),
             "tally": Tally(**state.get("tally", {})),
+            # A file of version 0.1 has one number, of one target.
+            "y_centre": np.atleast_1d(state["y_centre"]),
+            "y_scale": np.atleast_1d(state["y_scale"]),
         }
         return cls(settings, **{**state, **changes})
 

@@ -26,7 +26,6 @@ MOST_COLUMNS, LONGEST_NAME = 8, 32
 SHORT = 24
 #: Titles of the columns when printed.
 TITLES = {
-    "class": "class",
     "name": "",
     "mean": "mean",
     "std": "std",
@@ -74,7 +73,7 @@ class Summary:
             raise MissingExtraError(
                 "summary", "", "pandas to be installed", 'pip install "miniamp[streams]"'
             ) from error
-        index = [name for name in ("class", "cluster", "name") if name in self.columns]
+        index = [name for name in ("class", "target", "cluster", "name") if name in self.columns]
         table = pd.DataFrame(self.columns).set_index(index)
         table.attrs = {"title": self.title, "level": self.level, **self.facts}
         return table
@@ -82,7 +81,7 @@ class Summary:
     def text(self, most: int | None = None) -> str:
         """Title, facts and table for a terminal, at most so many rows, the strongest first."""
         head, *body = self._cells(most)
-        left = [name in ("class", "name") for name in self.columns]
+        left = [name in ("class", "target", "name") for name in self.columns]
         widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
         lines = []
         for row in (head, *body):

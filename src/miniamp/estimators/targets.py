@@ -48,6 +48,7 @@ def absorbed(
     models: Sequence[Model], settings: ModelSettings, design: Design, Y: Array, rows: Rows
 ) -> tuple[list[Model], list[Info]]:
     """The models after a batch in standardised units, Y (M, K), and how each got there."""
+    products = _once(design.information)
 
     @functools.cache
     def solver() -> Solver:
@@ -65,7 +66,7 @@ def absorbed(
             if rows.weights is not None:
                 model = replace(model, channel=model.channel.weighted(rows.weights))
             try:
-                after, info = _one_target(model, settings, design, y, solver, forget)
+                after, info = _one_target(model, settings, design, y, solver, forget, products)
             except np.linalg.LinAlgError:
                 if settings.on_conflict == "raise":
                     raise
@@ -73,6 +74,20 @@ def absorbed(
             learned.append(replace(after, channel=after.channel.unweighted()))
             infos.append(info)
     return learned, infos
+
+
+def _once(products: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """The products of the columns, formed once for all targets whose rows have equal weights."""
+    known: dict[bytes, Array] = {}
+
+    def of(weights: Array) -> Array:
+        key = weights.tobytes()
+        if key not in known:
+            known.clear()
+            known[key] = products(weights)
+        return known[key]
+
+    return of
 
 
 def prior_of(model: Model) -> BasePrior:
@@ -87,6 +102,7 @@ def _one_target(
     y: Array,
     solver: Callable[[], Solver],
     forget: float,
+    products: Callable[[Array], Array],
 ) -> tuple[Model, Info]:
     """The model of one target after the batch; as it was where the batch is skipped."""
     varied = bool(np.any(y != y[0])) or model.batches > 0
@@ -106,6 +122,7 @@ def _one_target(
             fixed=own.centres,
             known=known,
             reason=choice.reason,
+            products=products,
         )
         start = model.posterior
         if model.batches == 0 and (prior or noise):

@@ -1,4 +1,4 @@
-"""JointPosterior uncertainty of the coefficients: covariances, contrasts and draws."""
+"""Joint uncertainty of the coefficients: covariances, contrasts and draws."""
 
 from __future__ import annotations
 
@@ -31,10 +31,15 @@ def joint(state: FitState) -> list[JointPosterior]:
     (`evidence.RobustBatch`).
     """
     amp = any(entry["solver"] == "amp" for entry in state.history)
-    return [_joint(state, model.posterior, amp) for model in state.models]
+    return [
+        _joint(state, model.posterior, amp, *unit)
+        for model, unit in zip(state.models, state.target_units, strict=True)
+    ]
 
 
-def _joint(state: FitState, belief: Posterior, amp: bool) -> JointPosterior:
+def _joint(
+    state: FitState, belief: Posterior, amp: bool, centre: float, y_scale: float
+) -> JointPosterior:
     remembered, N = belief.remembered, state.features
     if amp or remembered is None or belief.memory < belief.size:
         kept = "none (a batch was absorbed by AMP)" if amp else f"{belief.memory} remembered rows"
@@ -46,15 +51,15 @@ def _joint(state: FitState, belief: Posterior, amp: bool) -> JointPosterior:
         )
     found = solve(remembered.rows, remembered.targets, sites_of(belief))
     covariance = np.diag(found.D) - found.root.T @ found.root
-    # From standardised features and targets to the user's: w = unit u, b = y_centre + ...
+    # From standardised features and targets to the user's: w = unit u, b = centre + ...
     scale = state.units.scale
-    unit = np.divide(state.y_scale, scale, out=np.zeros(N), where=scale > 0.0)
+    unit = np.divide(y_scale, scale, out=np.zeros(N), where=scale > 0.0)
     T = np.zeros((N + 1, belief.size))
     T[:N, :N] = np.diag(unit)
     T[N, :N] = -unit * state.units.centre
-    T[N, N:] = state.y_scale
+    T[N, N:] = y_scale
     mean = T @ found.mean
-    mean[N] += state.y_centre
+    mean[N] += centre
     return JointPosterior(mean, T @ covariance @ T.T)
 
 
@@ -116,7 +121,7 @@ class JointUncertainty(ABC):
     def sample_coefficients(
         self, size: int = 1, random_state: int | np.random.RandomState | None = None
     ) -> tuple[Array, Array]:
-        """JointPosterior draws of the coefficients and the intercept from the posterior.
+        """Joint draws of the coefficients and the intercept from the posterior.
 
         Refused where `covariance` is. `posterior_.sample` draws each coefficient from its own
         marginal, whatever is known.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -133,7 +133,9 @@ class ExactBatch(DrawnRows[Round]):
     fixed : collection of str
         Hyper-parameters of the prior that stay as they are.
     known : float
-        Number of rows that told the noise before the belief kept products.
+        Number of rows that the noise was learned from before the belief kept products.
+    products : callable, optional
+        Phi' diag(w) Phi for weights w (M,), where other batches with the same rows share it.
 
     Examples
     --------
@@ -159,6 +161,7 @@ class ExactBatch(DrawnRows[Round]):
         fixed: Collection[str] = ("mean",),
         known: float = 0.0,
         reason: str = "",
+        products: Callable[[Array], Array] | None = None,
     ) -> None:
         super().__init__(Phi, y, channel)
         if self.channel.gaussian_noise() is None:
@@ -167,6 +170,7 @@ class ExactBatch(DrawnRows[Round]):
             )
         self.learns_prior, self.learns_noise = prior, noise
         self.fixed, self.known, self.reason = fixed, known, reason
+        self.products = self.design.information if products is None else products
 
     def start(self, belief: Posterior) -> tuple[Moments, Round]:
         check_columns(self.design, belief)
@@ -178,7 +182,7 @@ class ExactBatch(DrawnRows[Round]):
         past = self._past(belief, noise)
         weighted = each * self.y
         seen = past.including(
-            self.design.information(each),
+            self.products(each),
             self.design.transposed_times(weighted),
             float(weighted @ self.y),
             count,
