@@ -156,6 +156,11 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
             raise InvalidTypeError(
                 "y", "labels of several types", "one type", "make all of them text, or numbers"
             ) from None
+        except ValueError as error:
+            received = str(error).split(".", maxsplit=1)[0]
+            raise checks.refuse(
+                "y", received, "text or whole numbers", "use MiniAMPRegressor for measurements"
+            ) from None
         return values, labels
 
     def _targets(self, settings: ModelSettings, y: NDArray[np.generic]) -> Array:

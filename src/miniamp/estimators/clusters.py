@@ -23,6 +23,7 @@ from miniamp.estimators.rows import (
     matrix_of,
     matrix_state,
     mean_square,
+    require_shape,
     residual,
     row_squares,
     scaled,
@@ -357,6 +358,8 @@ class Clusters:
     def from_state(cls, state: State, settings: ClusterSettings) -> Self:
         """The way back from `state`."""
         kept = None if state["kept"] is None else matrix_of(state["kept"])
+        if kept is not None:
+            require_shape("kept", kept, None, state["features"])
         return cls(settings, **{**state, "history": tuple(state["history"]), "kept": kept})
 
     def _check(self, X: Matrix) -> None:

@@ -115,6 +115,20 @@ class Rows:
         return None if state is None else cls(**{**state, "X": matrix_of(state["X"])})
 
 
+def require_shape(name: str, value: object, *shape: int | None) -> None:
+    """Refuse an array of a file that has not the shape that the rest of the file states.
+
+    Examples
+    --------
+    >>> require_shape("Y", np.zeros((7, 2)), None, 2)
+    """
+    received: tuple[int, ...] = getattr(value, "shape", ())
+    if len(received) != len(shape) or any(
+        s not in (None, r) for r, s in zip(received, shape, strict=True)
+    ):
+        raise checks.refuse(name, f"shape {received}", f"{shape}", "save it again")
+
+
 def entries(X: Matrix) -> Array:
     """The numbers of an array, or those that a sparse one stores."""
     return np.asarray(sp.csr_array(X).data if sp.issparse(X) else X)

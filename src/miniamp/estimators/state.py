@@ -23,9 +23,9 @@ from miniamp.estimators.history import (
     hyper_parameters,
     outcome,
 )
-from miniamp.estimators.rows import Matrix, Rows
+from miniamp.estimators.rows import Matrix, Rows, require_shape
 from miniamp.estimators.saving import State
-from miniamp.estimators.scoring import RowPrediction, Tally
+from miniamp.estimators.scoring import ODDS_BINS, VALUE_BINS, RowPrediction, Tally
 from miniamp.estimators.settings import ModelSettings, with_unit
 from miniamp.evidence import Frame
 from miniamp.evidence.base import project
@@ -371,7 +371,21 @@ class FitState:
             "y_centre": np.atleast_1d(state["y_centre"]),
             "y_scale": np.atleast_1d(state["y_scale"]),
         }
-        return cls(settings, **{**state, **changes})
+        return cls(settings, **{**state, **changes})._consistent()
+
+    def _consistent(self) -> Self:
+        """This state, if its parts have the sizes that it states; whoever wrote it."""
+        N, K, tally = self.features, self.targets, self.tally
+        if len(self.models) != (0 if self.frame is None else K):
+            raise checks.refuse("models", len(self.models), f"{K}", "save it again")
+        if self.waiting is not None:
+            require_shape("waiting rows", self.waiting.X, len(self.waiting.Y), N)
+            require_shape("waiting targets", self.waiting.Y, None, K)
+        n, c = (N if len(tally.low) else 0), len(tally.confusion)
+        shapes = {"low": (n,), "high": (n,), "confusion": (c, c), "odds": (c, 2, ODDS_BINS)}
+        for name, shape in (shapes | {"targets": (3,), "residuals": (VALUE_BINS, 3)}).items():
+            require_shape(name, getattr(tally, name), *shape)
+        return self
 
     def __getstate__(self) -> dict[str, object]:
         """The fields alone, without what was computed from them."""
