@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.designs.sequential import (
     Columns,
-    DenseColumns,
     KernelRows,
     Responses,
     Running,
@@ -221,7 +220,7 @@ class Design(ABC):
 
     def columns(self) -> Columns:
         """A copy by columns, for updates of one coefficient after the other."""
-        return DenseColumns(self.toarray())
+        return self.held().columns()
 
     def _each_row(self) -> Iterator[tuple[Where, Array]]:
         """Every row as (indices, entries)."""
@@ -234,6 +233,11 @@ class Design(ABC):
     def diagnosis(self) -> str:
         """What in Phi may make AMP diverge, in words; asked only after a failure."""
         return ""
+
+
+def _of_inner(name: str) -> Any:
+    """A method that calls the method of this name of `inner`."""
+    return lambda self, *arguments: getattr(self.inner, name)(*arguments)
 
 
 class Averaged(Design):
@@ -284,53 +288,21 @@ class Averaged(Design):
         return None if loop is None else loop._replace(mean_square=self.mean_square)
 
     # All but the sweep is the wrapped design's.
-
-    def forecast(self, x: Array, v: Array) -> tuple[Array, Array]:
-        return self.inner.forecast(x, v)
-
-    def toarray(self) -> Array:
-        return self.inner.toarray()
-
-    def times(self, x: Array) -> Array:
-        return self.inner.times(x)
-
-    def transposed_times(self, u: Array) -> Array:
-        return self.inner.transposed_times(u)
-
-    def gram(self, weights: Array) -> Array:
-        return self.inner.gram(weights)
-
-    def information(self, weights: Array) -> Array:
-        return self.inner.information(weights)
-
-    def column_variances(self, K: Array) -> Array:
-        return self.inner.column_variances(K)
-
-    def row_variances(self, root: Array | None, D: Array) -> Array:
-        return self.inner.row_variances(root, D)
-
-    def row_powers(self, root: Array) -> Array:
-        return self.inner.row_powers(root)
-
-    def used_columns(self) -> tuple[NDArray[np.intp], Design]:
-        return self.inner.used_columns()
-
-    def weighted(self, weights: Array, targets: Array) -> tuple[Array, Array]:
-        return self.inner.weighted(weights, targets)
-
-    def held(self) -> Design:
-        return self.inner.held()
-
-    def online(
-        self, running: Running, y: Array, channel: Channel, prior: Prior, responses: Responses
-    ) -> None:
-        self.inner.online(running, y, channel, prior, responses)
-
-    def columns(self) -> Columns:
-        return self.inner.columns()
-
-    def diagnosis(self) -> str:
-        return self.inner.diagnosis()
+    forecast = _of_inner("forecast")
+    toarray = _of_inner("toarray")
+    times = _of_inner("times")
+    transposed_times = _of_inner("transposed_times")
+    gram = _of_inner("gram")
+    information = _of_inner("information")
+    column_variances = _of_inner("column_variances")
+    row_variances = _of_inner("row_variances")
+    row_powers = _of_inner("row_powers")
+    used_columns = _of_inner("used_columns")
+    weighted = _of_inner("weighted")
+    held = _of_inner("held")
+    online = _of_inner("online")
+    columns = _of_inner("columns")
+    diagnosis = _of_inner("diagnosis")
 
 
 def as_design(Phi: object) -> Design:

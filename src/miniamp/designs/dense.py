@@ -14,8 +14,8 @@ from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.designs.base import Design, Sweep, check_bytes, check_dtype, check_shape, row_blocks
-from miniamp.designs.sequential import Columns, DenseColumns, KernelRows, Where
-from miniamp.designs.swept import Swept
+from miniamp.designs.sequential import Columns, KernelRows, Where
+from miniamp.designs.swept import HeldColumns, Swept
 from miniamp.kernel import read_only
 
 #: A matrix of at most this many bytes is still in the last level of the cache on the way back, so
@@ -130,7 +130,7 @@ class Dense(Design):
         return self
 
     def columns(self) -> Columns:
-        return DenseColumns(self.Phi)
+        return HeldColumns(Fused(np.ascontiguousarray(self.Phi.T)))
 
     def _each_row(self) -> Iterator[tuple[Where, Array]]:
         for row in self.Phi:

@@ -22,51 +22,15 @@ _GROUP, _LARGE_GROUP = 4, 8
 
 
 @compiled
-def forth(Phi: NDArray[np.floating], x: Array, omega: Array) -> None:
-    """omega = Phi x."""
-    rows, columns = Phi.shape
-    whole = rows - rows % _GROUP
-    for m in range(0, whole, _GROUP):
-        a0 = a1 = a2 = a3 = 0.0
-        p0, p1, p2, p3 = Phi[m], Phi[m + 1], Phi[m + 2], Phi[m + 3]
-        for i in range(columns):
-            a0 += p0[i] * x[i]
-            a1 += p1[i] * x[i]
-            a2 += p2[i] * x[i]
-            a3 += p3[i] * x[i]
-        omega[m], omega[m + 1], omega[m + 2], omega[m + 3] = a0, a1, a2, a3
-    for m in range(whole, rows):
-        p0, a0 = Phi[m], 0.0
-        for i in range(columns):
-            a0 += p0[i] * x[i]
-        omega[m] = a0
-
-
-@compiled
-def back(Phi: NDArray[np.floating], g: Array, pull: Array) -> None:
-    """pull += Phi' g."""
-    rows, columns = Phi.shape
-    whole = rows - rows % _GROUP
-    for m in range(0, whole, _GROUP):
-        g0, g1, g2, g3 = g[m], g[m + 1], g[m + 2], g[m + 3]
-        p0, p1, p2, p3 = Phi[m], Phi[m + 1], Phi[m + 2], Phi[m + 3]
-        for i in range(columns):
-            pull[i] += g0 * p0[i] + g1 * p1[i] + g2 * p2[i] + g3 * p3[i]
-    for m in range(whole, rows):
-        p0, g0 = Phi[m], g[m]
-        for i in range(columns):
-            pull[i] += g0 * p0[i]
-
-
-@compiled
-def forth_squares(Phi: NDArray[np.floating], x: Array, v: Array, omega: Array, V: Array) -> None:
-    """omega = Phi x and V = Phi^2 v."""
-    rows, columns = Phi.shape
-    whole = rows - rows % _GROUP
+def forth(
+    Phi: NDArray[np.floating], x: Array, v: Array | None, omega: Array, V: Array | None
+) -> None:
+    """omega = Phi x, and V = Phi^2 v unless that is None."""
+    whole = len(Phi) - len(Phi) % _GROUP
     for m in range(0, whole, _GROUP):
         a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = 0.0
         p0, p1, p2, p3 = Phi[m], Phi[m + 1], Phi[m + 2], Phi[m + 3]
-        for i in range(columns):
+        for i in range(len(x)):
             # Widened before it is squared: the square of a small float32 would be lost.
             q0, q1 = np.float64(p0[i]), np.float64(p1[i])
             q2, q3 = np.float64(p2[i]), np.float64(p3[i])
@@ -74,43 +38,38 @@ def forth_squares(Phi: NDArray[np.floating], x: Array, v: Array, omega: Array, V
             a1 += q1 * x[i]
             a2 += q2 * x[i]
             a3 += q3 * x[i]
-            b0 += q0 * q0 * v[i]
-            b1 += q1 * q1 * v[i]
-            b2 += q2 * q2 * v[i]
-            b3 += q3 * q3 * v[i]
+            if v is not None:
+                b0 += q0 * q0 * v[i]
+                b1 += q1 * q1 * v[i]
+                b2 += q2 * q2 * v[i]
+                b3 += q3 * q3 * v[i]
         omega[m], omega[m + 1], omega[m + 2], omega[m + 3] = a0, a1, a2, a3
-        V[m], V[m + 1], V[m + 2], V[m + 3] = b0, b1, b2, b3
-    for m in range(whole, rows):
+        if V is not None:
+            V[m], V[m + 1], V[m + 2], V[m + 3] = b0, b1, b2, b3
+    for m in range(whole, len(Phi)):
         p0, a0, b0 = Phi[m], 0.0, 0.0
-        for i in range(columns):
+        for i in range(len(x)):
             q0 = np.float64(p0[i])
             a0 += q0 * x[i]
-            b0 += q0 * q0 * v[i]
-        omega[m], V[m] = a0, b0
+            if v is not None:
+                b0 += q0 * q0 * v[i]
+        omega[m] = a0
+        if V is not None:
+            V[m] = b0
 
 
 @compiled
-def back_squares(
-    Phi: NDArray[np.floating], g: Array, response: Array, pull: Array, curvature: Array
+def back(
+    Phi: NDArray[np.floating], g: Array, response: Array, pull: Array, curvature: Array | None
 ) -> None:
-    """pull += Phi' g and curvature += (Phi^2)' response."""
-    rows, columns = Phi.shape
-    whole = rows - rows % _GROUP
-    for m in range(0, whole, _GROUP):
-        g0, g1, g2, g3 = g[m], g[m + 1], g[m + 2], g[m + 3]
-        c0, c1, c2, c3 = response[m], response[m + 1], response[m + 2], response[m + 3]
-        p0, p1, p2, p3 = Phi[m], Phi[m + 1], Phi[m + 2], Phi[m + 3]
-        for i in range(columns):
-            q0, q1 = np.float64(p0[i]), np.float64(p1[i])
-            q2, q3 = np.float64(p2[i]), np.float64(p3[i])
-            pull[i] += g0 * q0 + g1 * q1 + g2 * q2 + g3 * q3
-            curvature[i] += c0 * q0 * q0 + c1 * q1 * q1 + c2 * q2 * q2 + c3 * q3 * q3
-    for m in range(whole, rows):
-        p0, g0, c0 = Phi[m], g[m], response[m]
-        for i in range(columns):
-            q0 = np.float64(p0[i])
-            pull[i] += g0 * q0
-            curvature[i] += c0 * q0 * q0
+    """pull += Phi' g, and curvature += (Phi^2)' response unless that is None."""
+    for m in range(len(Phi)):
+        row, here, there = Phi[m], g[m], response[m]
+        for i in range(len(pull)):
+            q = np.float64(row[i])
+            pull[i] += here * q
+            if curvature is not None:
+                curvature[i] += there * q * q
 
 
 @compiled
@@ -197,29 +156,27 @@ def sweep(
     for start in range(0, rows, group):
         ahead, here = Phi[start : start + group], slice(start, min(start + group, rows))
         n = len(ahead)
-        if n == group and start > 0:
-            if squares:
-                through_squares(
-                    ahead, behind, x, v, g[before], response[before], omega, V, pull, curvature
-                )
-            else:
-                through(ahead, behind, x, g[before], omega, pull)
+        if n == group and start > 0 and squares:
+            through_squares(
+                ahead, behind, x, v, g[before], response[before], omega, V, pull, curvature
+            )
+        elif n == group and start > 0:
+            through(ahead, behind, x, g[before], omega, pull)
+        elif squares:
+            back(behind, g[before], response[before], pull, curvature)
+            forth(ahead, x, v, omega, V)
         else:
-            if squares:
-                back_squares(behind, g[before], response[before], pull, curvature)
-                forth_squares(ahead, x, v, omega, V)
-            else:
-                back(behind, g[before], pull)
-                forth(ahead, x, omega)
+            back(behind, g[before], response[before], pull, None)
+            forth(ahead, x, None, omega, None)
         for k in range(n):
             omega[k] -= V[k] * memory[start + k]
         own = parameters if len(parameters) == 1 else parameters[here]
         fill_output(output, y[here], omega[:n], V[:n], own, g[here], response[here])
         behind, before = ahead, here
     if squares:
-        back_squares(behind, g[before], response[before], pull, curvature)
+        back(behind, g[before], response[before], pull, curvature)
     else:
-        back(behind, g[before], pull)
+        back(behind, g[before], response[before], pull, None)
         for m in range(rows):
             curvature[0] += response[m]
 
@@ -255,7 +212,7 @@ def online(
     omega, V = np.empty(1), np.empty(1)
     for m in range(len(y)):
         row, here = Phi[m : m + 1], slice(m, m + 1)
-        forth_squares(row, x, v, omega, V)
+        forth(row, x, v, omega, V)
         own = numbers if len(numbers) == 1 else numbers[here]
         fill_output(output, y[here], omega, V, own, g[here], response[here])
         tilt_by(Phi[m], g[m], response[m], x, A, B)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.designs.base import Design, check_bytes, check_dtype, check_shape
-from miniamp.designs.sequential import Columns, KernelRows, SparseColumns, Where, unsigned
-from miniamp.designs.swept import Swept
+from miniamp.designs.sequential import Columns, KernelRows, Where
+from miniamp.designs.swept import HeldColumns, Swept
 from miniamp.errors import InvalidTypeError
 from miniamp.kernel import read_only
 
@@ -70,9 +70,12 @@ class Sparse(Swept):
         return read_only(self.Phi.data), unsigned(self.Phi.indices), unsigned(ends)
 
     @cached_property
+    def _transposed(self) -> Sparse:
+        return Sparse(self.Phi.T)
+
+    @property
     def _by_columns(self) -> KernelRows:
-        made = self.Phi.tocsc()
-        return read_only(made.data), unsigned(made.indices), unsigned(made.indptr)
+        return self._transposed._rows(slice(0, self.shape[1]))
 
     @cached_property
     def _squares(self) -> sparse.csr_array:
@@ -81,7 +84,7 @@ class Sparse(Swept):
         return type(self.Phi)((squares, self.Phi.indices, self.Phi.indptr), shape=self.shape)
 
     def columns(self) -> Columns:
-        return SparseColumns(self.Phi)
+        return HeldColumns(self._transposed)
 
     def _each_row(self) -> Iterator[tuple[Where, Array]]:
         for a, b in pairwise(self.Phi.indptr):
@@ -186,3 +189,11 @@ def _with_short_indices(rows: sparse.csr_array) -> sparse.csr_array:
         )
     indices, ends = rows.indices.astype(np.int32), rows.indptr.astype(np.int32)
     return type(rows)((rows.data, indices, ends), shape=rows.shape)
+
+
+def unsigned(indices: NDArray[np.int32]) -> NDArray[np.uint32]:
+    """Indices as the kernels take them: unsigned, or each would be tested for being negative.
+
+    Measured on 2.5 million entries: 8 ms per pass instead of 45.
+    """
+    return read_only(indices).view(np.uint32)

@@ -25,14 +25,21 @@ def forth(
     places: NDArray[np.uint32],
     ends: NDArray[np.uint32],
     x: Array,
+    v: Array | None,
     omega: Array,
+    V: Array | None,
 ) -> None:
-    """omega = Phi x."""
+    """omega = Phi x, and V = Phi^2 v unless that is None."""
     for m in range(len(ends) - 1):
-        a = 0.0
+        a = b = 0.0
         for k in range(ends[m], ends[m + 1]):
-            a += entries[k] * x[places[k]]
+            q, i = np.float64(entries[k]), places[k]
+            a += q * x[i]
+            if v is not None:
+                b += q * q * v[i]
         omega[m] = a
+        if V is not None:
+            V[m] = b
 
 
 @compiled_in_order
@@ -41,87 +48,18 @@ def back(
     places: NDArray[np.uint32],
     ends: NDArray[np.uint32],
     g: Array,
-    pull: Array,
-) -> None:
-    """pull += Phi' g."""
-    for m in range(len(ends) - 1):
-        for k in range(ends[m], ends[m + 1]):
-            pull[places[k]] += g[m] * entries[k]
-
-
-@compiled_in_order
-def forth_squares(
-    entries: NDArray[np.floating],
-    places: NDArray[np.uint32],
-    ends: NDArray[np.uint32],
-    x: Array,
-    v: Array,
-    omega: Array,
-    V: Array,
-) -> None:
-    """omega = Phi x and V = Phi^2 v."""
-    for m in range(len(ends) - 1):
-        a = b = 0.0
-        for k in range(ends[m], ends[m + 1]):
-            q, i = np.float64(entries[k]), places[k]
-            a += q * x[i]
-            b += q * q * v[i]
-        omega[m], V[m] = a, b
-
-
-@compiled_in_order
-def back_squares(
-    entries: NDArray[np.floating],
-    places: NDArray[np.uint32],
-    ends: NDArray[np.uint32],
-    g: Array,
     response: Array,
     pull: Array,
-    curvature: Array,
+    curvature: Array | None,
 ) -> None:
-    """pull += Phi' g and curvature += (Phi^2)' response."""
-    for m in range(len(ends) - 1):
-        for k in range(ends[m], ends[m + 1]):
-            q, i = np.float64(entries[k]), places[k]
-            pull[i] += g[m] * q
-            curvature[i] += response[m] * q * q
-
-
-@compiled_in_order
-def forth_pairs(
-    entries: NDArray[np.floating],
-    places: NDArray[np.uint32],
-    ends: NDArray[np.uint32],
-    pairs: Array,
-    omega: Array,
-    V: Array,
-) -> None:
-    """omega = Phi x and V = Phi^2 v, where x and v are the columns of `pairs`."""
-    for m in range(len(ends) - 1):
-        a = b = 0.0
-        for k in range(ends[m], ends[m + 1]):
-            q, i = np.float64(entries[k]), places[k]
-            a += q * pairs[i, 0]
-            b += q * (q * pairs[i, 1])
-        omega[m], V[m] = a, b
-
-
-@compiled_in_order
-def back_pairs(
-    entries: NDArray[np.floating],
-    places: NDArray[np.uint32],
-    ends: NDArray[np.uint32],
-    g: Array,
-    response: Array,
-    sums: Array,
-) -> None:
-    """Phi' g and (Phi^2)' response, added to the columns of `sums`."""
+    """pull += Phi' g, and curvature += (Phi^2)' response unless that is None."""
     for m in range(len(ends) - 1):
         here, there = g[m], response[m]
         for k in range(ends[m], ends[m + 1]):
             q, i = np.float64(entries[k]), places[k]
-            sums[i, 0] += here * q
-            sums[i, 1] += there * q * q
+            pull[i] += here * q
+            if curvature is not None:
+                curvature[i] += there * q * q
 
 
 @compiled_in_order
@@ -155,9 +93,9 @@ def sweep(
         stop = min(start + _GROUP, len(y))
         own_ends, n = ends[start : stop + 1], stop - start
         if squares:
-            forth_pairs(entries, places, own_ends, pairs, omega, V)
+            forth(entries, places, own_ends, pairs[:, 0], pairs[:, 1], omega, V)
         else:
-            forth(entries, places, own_ends, x, omega)
+            forth(entries, places, own_ends, x, None, omega, None)
         for k in range(n):
             omega[k] -= V[k] * memory[start + k]
         own = parameters if len(parameters) == 1 else parameters[start:stop]
@@ -165,9 +103,12 @@ def sweep(
             output, y[start:stop], omega[:n], V[:n], own, g[start:stop], response[start:stop]
         )
         if squares:
-            back_pairs(entries, places, own_ends, g[start:stop], response[start:stop], sums)
+            back(
+                entries, places, own_ends, g[start:stop], response[start:stop],
+                sums[:, 0], sums[:, 1],
+            )  # fmt: skip
         else:
-            back(entries, places, own_ends, g[start:stop], pull)
+            back(entries, places, own_ends, g[start:stop], response[start:stop], pull, None)
             for k in range(n):
                 curvature[0] += response[start + k]
     if squares:
@@ -207,7 +148,7 @@ def online(
     some_parameters = parameters.copy() if len(parameters) == 1 else parameters[:longest].copy()
     for m in range(len(y)):
         here, n = slice(m, m + 1), ends[m + 1] - ends[m]
-        forth_squares(entries, places, ends[m : m + 2], x, v, omega, V)
+        forth(entries, places, ends[m : m + 2], x, v, omega, V)
         own = numbers if len(numbers) == 1 else numbers[here]
         fill_output(output, y[here], omega, V, own, g[here], response[here])
         for k in range(n):

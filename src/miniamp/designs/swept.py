@@ -15,7 +15,7 @@ from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.designs import threads
 from miniamp.designs.base import Design, LoopRows, Sweep, row_blocks
-from miniamp.designs.sequential import KernelRows, Responses, Running
+from miniamp.designs.sequential import Columns, KernelRows, Responses, Running
 from miniamp.kernel import flat
 from miniamp.posterior import Prior
 
@@ -42,7 +42,7 @@ class Swept(Design):
     @property
     @abstractmethod
     def _kernels(self) -> ModuleType:
-        """The module with `sweep`, `forth`, `back`, `forth_squares` and `back_squares`."""
+        """The module with `sweep`, `forth`, `back`, `online` and `descend`."""
 
     @abstractmethod
     def _rows(self, part: slice) -> KernelRows:
@@ -106,16 +106,13 @@ class Swept(Design):
             where = slice(part.start + block.start, part.start + block.stop)
             rows, size = self._rows(where), block.stop - block.start
             omega, V = np.empty(size), np.full(size, v[0])
-            if squares:
-                self._kernels.forth_squares(*rows, x, v, omega, V)
-            else:
-                self._kernels.forth(*rows, x, omega)
+            many = (x, v, omega, V) if squares else (x, None, omega, None)
+            self._kernels.forth(*rows, *many)
             omega -= V * before[block]
             g[block], response[block] = channel.at(block).output(y[block], omega, V)
-            if squares:
-                self._kernels.back_squares(*rows, g[block], response[block], pull, curvature)
-            else:
-                self._kernels.back(*rows, g[block], pull)
+            sums = curvature if squares else None
+            self._kernels.back(*rows, g[block], response[block], pull, sums)
+            if not squares:
                 curvature += response[block].sum()
 
     def online(
@@ -150,7 +147,36 @@ class Swept(Design):
         self._check(columns=(x, v), rows=())
 
         def share(part: slice) -> None:
-            self._kernels.forth_squares(*self._rows(part), x, v, mean[part], var[part])
+            self._kernels.forth(*self._rows(part), x, v, mean[part], var[part])
 
         threads.each(share, threads.shares(self.shape[0], self.nbytes))
         return mean, var
+
+
+class HeldColumns(Columns):
+    """Columns in memory, as the rows of the transposed matrix, which a compiled loop can read."""
+
+    def __init__(self, transposed: Swept) -> None:
+        self._columns = transposed
+        self.power = np.array([np.square(c).sum() for _, c in transposed._each_row()])
+
+    def descend(
+        self, belief: Running, prior: Prior, noise: float, mean: Array, var: Array, residual: Array
+    ) -> tuple[Array, Array]:
+        A, B = np.empty(len(mean)), np.empty(len(mean))
+        kernel = prior.kernel(len(mean))
+        if kernel is not None:
+            self._columns._kernels.descend(
+                *self._columns._rows(slice(0, len(mean))), self.power, kernel.parameters,
+                kernel.address, belief.A, belief.B, noise, A, B, mean, var, residual,
+            )  # fmt: skip
+            return A, B
+        for i, (where, entries) in enumerate(self._columns._each_row()):
+            A[i] = self.power[i] / noise
+            B[i] = entries @ residual[where] / noise + A[i] * mean[i]
+            here = slice(i, i + 1)
+            own = prior.at(here, len(mean))
+            new, var[here] = own.moments(belief.A[here] + A[here], belief.B[here] + B[here])
+            residual[where] -= (new - mean[here]) * entries
+            mean[here] = new
+        return A, B
