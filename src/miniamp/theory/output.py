@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from numpy.polynomial.chebyshev import Chebyshev, chebpts1
@@ -13,6 +12,7 @@ from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.base import Channel
 from miniamp.numerics.scales import LogTable, gaussian_rule
+from miniamp.theory.scalar import kept
 
 #: Where tables of delta end, relative to E x^2. Channels that may jump are singular there, as
 #: E^(-1/2), with a correction of relative size E^(1/2) or less.
@@ -28,7 +28,6 @@ SPREAD = 6.0
 SMOOTH_STEP = 0.4
 #: Standard deviations of omega that they are averaged over.
 REACH = 8.5
-KEPT = 64
 #: Rows whose delta at E = E x^2 is below this share of that at half of it do not show signs.
 BLIND = 1e-12
 #: The nearest that the table of a blind channel comes to E = E x^2, relatively.
@@ -37,40 +36,69 @@ CLOSEST = 1e-12
 VANISHED = -740.0
 
 
-class RowGain(Protocol):
-    """What a row of a typical batch adds, as a function of the error E of a coefficient."""
+class RowGain(ABC):
+    """What a row of a typical batch adds, as a function of the error E of a coefficient.
 
+    delta is tabulated from `end` to `power`; below, it is continued by `_low`.
+    """
+
+    channel: Channel
     power: float  #: E x^2 of a coefficient
     floor: float  #: an error below this is none
-    channel: Channel
+    end: float
+    residue: float  #: E delta(E) as E falls to 0, where rows have no noise
+    blind: bool  #: whether rows say nothing where nothing is known: they do not show the sign of z
 
     @property
     def noiseless(self) -> bool:
-        """Whether delta grows like 1/E, so that J is infinite."""
+        """Whether delta grows like 1/E: y fixes z, and J is infinite."""
+        return self.floor > 0.0
 
     @property
-    def residue(self) -> float:
-        """E delta(E) as E falls to 0, where rows have no noise."""
-
-    @property
-    def blind(self) -> bool:
-        """Whether rows say nothing where nothing is known: they do not show the sign of z."""
-
-    @property
+    @abstractmethod
     def onset(self) -> float:
-        """delta(E)/(1 - E/power) as E rises to `power`."""
+        """delta(E)/(1 - E/power) as E rises to `power`: how fast blind rows begin to inform."""
+
+    @abstractmethod
+    def exponent(self) -> float:
+        """s in delta ~ E^-s for small E: 1 without noise, 1/2 for a jump, 0 where smooth."""
 
     def delta(self, mse: ArrayOrFloat) -> Array:
-        """What a row over coefficients adds to the precision."""
+        """What a row over coefficients adds to the precision, for each error E."""
+        return self._table.value(np.minimum(mse, self.power))
 
     def information(self, mse: ArrayOrFloat) -> Array:
-        """J, half the integral of delta from 0, in nats."""
+        """J(E), half the integral of delta from 0, in nats per row."""
+        return 0.5 * self._table.integral(np.minimum(mse, self.power))
 
-    def exponent(self) -> float:
-        """s in delta ~ E^-s for small E."""
+    @cached_property
+    def _table(self) -> LogTable:
+        return LogTable(self._log_delta, np.log(self.end), self._low)
+
+    @abstractmethod
+    def _log_delta(self, log_mse: Array) -> Array:
+        """The logarithm of delta, computed."""
+
+    def _low(self, mse: Array) -> tuple[Array, Array]:
+        """delta and its integral from 0, below the table: a power law."""
+        edge, slope = self._power_law
+        ratio = mse / self.end
+        if slope < -0.1:
+            with np.errstate(divide="ignore", over="ignore"):
+                integral = edge * self.end * ratio ** (1.0 + slope) / (1.0 + slope)
+                return edge * ratio**slope, integral
+        line = edge * (1.0 + slope * (ratio - 1.0))
+        return line, edge * mse * (1.0 + slope * (0.5 * ratio - 1.0))
+
+    @cached_property
+    def _power_law(self) -> tuple[float, float]:
+        """delta at the end of the table, and its logarithmic slope there."""
+        s = np.log(self.end) + np.array([0.0, 0.1])
+        low, high = self._table.log_value(np.exp(s) * (1.0 + 1e-12))
+        return float(np.exp(low)), float((high - low) / 0.1)
 
 
-class OutputChannel:
+class OutputChannel(RowGain):
     """delta(E) and its half integral J(E), for z ~ N(0, power) known up to an error E.
 
     delta = E g^2 = E(-dg) is what a row adds to the precision of every coefficient. J is what y
@@ -83,6 +111,8 @@ class OutputChannel:
     >>> float(out.delta(0.5)), round(float(out.information(0.5)), 6)
     (1.0, 0.346574)
     """
+
+    residue = 1.0
 
     def __init__(self, channel: Channel, power: float) -> None:
         self.channel = channel
@@ -97,17 +127,6 @@ class OutputChannel:
         # Panels end exactly at E = power, beyond which omega would have a negative variance.
         decades = np.ceil(np.log10(power / end) - 1e-9)
         self.end = power * 10.0**-decades * (1.0 + (1e-9 if decades == 0.0 else 0.0))
-        self._table = LogTable(self._log_delta, np.log(self.end), self._low)
-
-    @property
-    def noiseless(self) -> bool:
-        """Whether delta grows like 1/E: y fixes z, and J is infinite."""
-        return self.floor > 0.0
-
-    @property
-    def residue(self) -> float:
-        """E delta(E) as E falls to 0, where rows have no noise."""
-        return 1.0
 
     @property
     def constant_precision(self) -> float | None:
@@ -123,27 +142,23 @@ class OutputChannel:
         return self.channel.blur**2 if precision is None else 1.0 / precision
 
     def delta(self, mse: ArrayOrFloat) -> Array:
-        """E g^2 for each error of z."""
         mse = np.minimum(np.asarray(mse, dtype=np.float64), self.power)
         if self.closed:
             return self._closed("row_fisher", mse)
         if self.blind:
             return np.asarray((1.0 - mse / self.power) * self._ratio.value(mse))
-        return self._table.value(mse)
+        return super().delta(mse)
 
     def information(self, mse: ArrayOrFloat) -> Array:
-        """J(E), in nats."""
-        mse = np.minimum(np.asarray(mse, dtype=np.float64), self.power)
         if self.closed:
-            return self._closed("row_information", mse)
-        return 0.5 * self._table.integral(mse)
+            return self._closed("row_information", np.minimum(mse, self.power))
+        return super().information(mse)
 
     def _closed(self, what: str, mse: Array) -> Array:
         values: Array = getattr(self.channel, what)(mse, self.power)
         return values.reshape(mse.shape)
 
     def exponent(self) -> float:
-        """s in delta ~ E^-s for small E: 1 without noise, 1/2 for a jump, 0 where smooth."""
         if self.closed:
             return 1.0 if self.noiseless else 0.0
         if self.channel.blur > 0.0:
@@ -151,8 +166,7 @@ class OutputChannel:
         return round(-2.0 * self._power_law[1]) / 2.0
 
     @cached_property
-    def blind(self) -> bool:
-        """Whether rows say nothing where nothing is known: they do not show the sign of z."""
+    def blind(self) -> bool:  # type: ignore[override]
         if self.closed:
             return False
         at, below = np.exp(self._log_delta(np.log(self.power * np.array([1.0, 0.5]))))
@@ -160,7 +174,6 @@ class OutputChannel:
 
     @property
     def onset(self) -> float:
-        """delta(E)/(1 - E/power) as E rises to `power`: how fast blind rows begin to tell."""
         return float(self._ratio.value(self.power))
 
     @cached_property
@@ -196,27 +209,12 @@ class OutputChannel:
         return float(weights @ np.sum(density * np.square(g), axis=1) / (weights @ density.sum(1)))
 
     def _low(self, mse: Array) -> tuple[Array, Array]:
-        """delta and its integral down to E = 0: a power law where singular, else a polynomial."""
-        if self.channel.blur > 0.0:
-            delta, integral = self._polynomial
-            # E = end expm1(SPREAD t)/expm1(SPREAD): even in t where delta changes at every scale.
-            t = np.log1p(mse / self.end * np.expm1(SPREAD)) / SPREAD
-            return np.exp(delta(t)), np.asarray(integral(t))
-        edge, slope = self._power_law
-        ratio = mse / self.end
-        if slope < -0.1:
-            with np.errstate(divide="ignore", over="ignore"):
-                integral = edge * self.end * ratio ** (1.0 + slope) / (1.0 + slope)
-                return edge * ratio**slope, integral
-        line = edge * (1.0 + slope * (ratio - 1.0))
-        return line, edge * mse * (1.0 + slope * (0.5 * ratio - 1.0))
-
-    @cached_property
-    def _power_law(self) -> tuple[float, float]:
-        """delta at the end of the table, and its logarithmic slope there."""
-        s = np.log(self.end) + np.array([0.0, 0.1])
-        low, high = self._table.log_value(np.exp(s) * (1.0 + 1e-12))
-        return float(np.exp(low)), float((high - low) / 0.1)
+        if self.channel.blur == 0.0:
+            return super()._low(mse)
+        delta, integral = self._polynomial
+        # E = end expm1(SPREAD t)/expm1(SPREAD): even in t where delta changes at every scale.
+        t = np.log1p(mse / self.end * np.expm1(SPREAD)) / SPREAD
+        return np.exp(delta(t)), np.asarray(integral(t))
 
     @cached_property
     def _polynomial(self) -> tuple[Chebyshev, Chebyshev]:
@@ -250,18 +248,10 @@ def forecast_rule(channels: tuple[Channel, ...], spread: float, V: float) -> tup
     return gaussian_rule(spread, edges, finest)
 
 
-_tables: OrderedDict[tuple[int, float], OutputChannel] = OrderedDict()
-
-
+@kept
 def output_channel(channel: Given, power: float) -> OutputChannel:
     """The output channel for signals of this power, made once for each channel object."""
-    key = id(channel), power
-    found = _tables.get(key)
-    if found is None:
-        found = _tables[key] = OutputChannel(checked_channel("channel", channel), power)
-        while len(_tables) > KEPT:
-            _tables.popitem(last=False)
-    return found
+    return OutputChannel(checked_channel("channel", channel), power)
 
 
 def checked_channel(name: str, channel: Given) -> Channel:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, wraps
 from itertools import combinations
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 from numpy.polynomial.chebyshev import Chebyshev, chebpts1
@@ -31,7 +33,7 @@ TAIL = 300.0
 INFINITE = 1e33
 #: Within this many noise scales of 0 the density of b keeps its digits whatever the prior.
 NEAR = 40.0
-#: Tables that are kept: one a prior, so that everything asked of one prior shares its work.
+#: Tables that are kept, one per prior, so that all that is computed with one prior shares its work.
 KEPT = 64
 #: Points of the trapezoid rule, once the window where the integrand lives is known.
 FINE = 401
@@ -40,6 +42,9 @@ COARSE = 161
 #: The integrand is followed down to exp(-DEPTH) of its peak.
 DEPTH = 40.0
 _LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
+
+Given_ = ParamSpec("Given_")
+Made = TypeVar("Made")
 
 
 class ScalarChannel:
@@ -267,17 +272,27 @@ def parts_of(prior: ScalarPrior) -> Components | None:
     return Components(*(np.asarray(a, dtype=np.float64)[there] for a in parts))
 
 
-_tables: OrderedDict[int, ScalarChannel] = OrderedDict()
+def kept(make: Callable[Given_, Made]) -> Callable[Given_, Made]:
+    """Keep the last KEPT results, by the identity of the objects (and the numbers) they are of."""
+    results: OrderedDict[tuple[float, ...], tuple[object, Made]] = OrderedDict()
+
+    @wraps(make)
+    def found(*of: Given_.args, **named: Given_.kwargs) -> Made:
+        key = tuple(one if isinstance(one, float) else id(one) for one in of)
+        if key not in results:
+            # Held with what it is of, so that no other object can have the same id meanwhile.
+            results[key] = of, make(*of, **named)
+            while len(results) > KEPT:
+                results.popitem(last=False)
+        return results[key][1]
+
+    return found
 
 
+@kept
 def scalar_channel(prior: Given) -> ScalarChannel:
     """The scalar channel of a prior, made once for each prior object."""
-    found = _tables.get(id(prior))
-    if found is None:
-        found = _tables[id(prior)] = ScalarChannel(checked_prior("prior", prior))
-        while len(_tables) > KEPT:
-            _tables.popitem(last=False)
-    return found
+    return ScalarChannel(checked_prior("prior", prior))
 
 
 def checked_prior(name: str, prior: Given) -> ScalarPrior:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
-from functools import cached_property
 
 import numpy as np
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.channels.base import Channel
-from miniamp.numerics.scales import LogTable
-from miniamp.theory.output import KEPT, OutputChannel, RowGain, output_channel
+from miniamp.arrays import Array, Given
+from miniamp.theory.output import OutputChannel, RowGain, output_channel
+from miniamp.theory.scalar import kept
 
 #: Below this share of the smallest scale of E the gain is a straight line to 1e-12.
 FLAT = 1e-6
@@ -175,7 +172,7 @@ class _Independent(Spectrum):
         return f"Spectrum.iid(alpha={self.alpha:g})"
 
 
-class SpectralGain:
+class SpectralGain(RowGain):
     """delta(E) and J(E) of rows with a spectrum, per row over columns: `OutputChannel`'s twin.
 
     J is half the integral of delta, as for i.i.d. rows: the mutual information is stationary where
@@ -193,49 +190,22 @@ class SpectralGain:
     def __init__(self, design: Spectrum, output: OutputChannel, power: float) -> None:
         self.design = design
         self.output = output
-        self.channel: Channel = output.channel
-        self.power = power
-        self.floor = output.floor
+        self.channel, self.power, self.floor = output.channel, power, output.floor
+        self.blind = output.blind
+        # The rank over the number of rows.
+        self.residue = min(float(design.weights.sum()), 1.0) / design.alpha
         scale = output.scale / float(design.squares.max())
         end = FLAT * min(power, scale) if scale > 0.0 else output.end / design.row_power
         decades = np.ceil(np.log10(power / end))
         # Panels end exactly at E = power, beyond which there is nothing to know.
         self.end = power * 10.0**-decades
-        self._table = LogTable(self._log_delta, np.log(self.end), self._low)
-
-    @property
-    def noiseless(self) -> bool:
-        """Whether rows without noise fix z, so that J is infinite."""
-        return self.floor > 0.0
-
-    @property
-    def residue(self) -> float:
-        """E delta(E) as E falls to 0 without noise: the rank over the number of rows."""
-        return min(float(self.design.weights.sum()), 1.0) / self.design.alpha
-
-    @property
-    def blind(self) -> bool:
-        """Whether rows say nothing where nothing is known."""
-        return self.output.blind
 
     @property
     def onset(self) -> float:
-        """delta(E)/(1 - E/power) as E rises to `power`, from just below."""
-        return float(self.delta((1.0 - 1e-6) * self.power)) / 1e-6
+        return float(self.delta((1.0 - 1e-6) * self.power)) / 1e-6  # from just below
 
     def exponent(self) -> float:
-        """s in delta ~ E^-s for small E."""
         return self.output.exponent()
-
-    def delta(self, mse: ArrayOrFloat) -> Array:
-        """What a row over columns adds to the precision, for each error E."""
-        mse = np.minimum(np.asarray(mse, dtype=np.float64), self.power)
-        return self._table.value(mse)
-
-    def information(self, mse: ArrayOrFloat) -> Array:
-        """J(E), in nats per row."""
-        mse = np.minimum(np.asarray(mse, dtype=np.float64), self.power)
-        return 0.5 * self._table.integral(mse)
 
     def _log_delta(self, log_mse: Array) -> Array:
         mse = np.minimum(np.exp(log_mse), self.power)
@@ -268,23 +238,6 @@ class SpectralGain:
             high = np.where(still, high + 4.0, high)
         return without(root_between(excess, low, high))[1]
 
-    def _low(self, mse: Array) -> tuple[Array, Array]:
-        """delta and its integral below the table: a power law."""
-        edge, slope = self._power_law
-        ratio = mse / self.end
-        if slope < -0.1:
-            with np.errstate(divide="ignore", over="ignore"):
-                integral = edge * self.end * ratio ** (1.0 + slope) / (1.0 + slope)
-                return edge * ratio**slope, integral
-        line = edge * (1.0 + slope * (ratio - 1.0))
-        return line, edge * mse * (1.0 + slope * (0.5 * ratio - 1.0))
-
-    @cached_property
-    def _power_law(self) -> tuple[float, float]:
-        s = np.log(self.end) + np.array([0.0, 0.1])
-        low, high = self._log_delta(s)
-        return float(np.exp(low)), float((high - low) / 0.1)
-
 
 def root_between(rising: Callable[[Array], Array], low: Array, high: Array) -> Array:
     """The root of each of n rising functions within its bracket, to rounding.
@@ -309,9 +262,7 @@ def root_between(rising: Callable[[Array], Array], low: Array, high: Array) -> A
     return x
 
 
-_gains: OrderedDict[tuple[int, int, float], tuple[Spectrum, Channel, RowGain]] = OrderedDict()
-
-
+@kept
 def row_gain(channel: Given, power: float, design: Spectrum | None = None) -> RowGain:
     """The gain of rows of this design, i.i.d. ones by default, made once for each pair."""
     if design is None:
@@ -320,11 +271,4 @@ def row_gain(channel: Given, power: float, design: Spectrum | None = None) -> Ro
         raise checks.refuse(
             "design", repr(design), "a theory.Spectrum", "make one with theory.Spectrum.of(rows)"
         )
-    key = id(design), id(channel), power
-    if key not in _gains:
-        made = design.gain(channel, power)
-        # Held with what it is of, so that no other object can have the same id meanwhile.
-        _gains[key] = design, made.channel, made
-        while len(_gains) > KEPT:
-            _gains.popitem(last=False)
-    return _gains[key][2]
+    return design.gain(channel, power)
