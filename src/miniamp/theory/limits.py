@@ -17,7 +17,7 @@ from miniamp.theory.balance import Balance
 from miniamp.theory.curves import Curve
 from miniamp.theory.law import Law
 from miniamp.theory.output import OutputChannel, output_channel
-from miniamp.theory.potential import optimal_root, perfect_gain
+from miniamp.theory.potential import batch_gain
 from miniamp.theory.scalar import WEAK, ScalarChannel, checked_prior, scalar_channel
 from miniamp.theory.spectrum import Spectrum
 from miniamp.theory.typical import ConvergedBatch, OptimalBatch, TypicalBatch
@@ -126,9 +126,7 @@ def online_curve(prior: Given, channel: Given, alphas: Given) -> Curve:
     >>> [round(float(mse), 6) for mse in curve.mse], round(curve.blow_up, 6)
     ([0.427362, 0.0], 4.368193)
     """
-    alphas = np.atleast_1d(checks.numeric("alphas", alphas))
-    if alphas.ndim != 1 or (alphas < 0.0).any():
-        raise checks.refuse("alphas", alphas, "a vector of numbers >= 0", "count rows from none")
+    alphas = _checked_alphas(alphas)
     scalar = scalar_channel(prior)
     price, blow_up = _price(scalar, output_channel(channel, scalar.power))
     lam = np.array([_inverted(price, float(alpha), blow_up, scalar) for alpha in alphas])
@@ -160,11 +158,26 @@ def offline_alpha(
     >>> round(offline_alpha(priors.Gaussian(), channels.Gaussian(var=0.5), 0.25), 6)  # 3 (.5 + .25)
     2.25
     """
-    balance = Balance(prior, channel, design=design)
+    return smallest_batch(Balance(prior, channel, design=design), mse)
+
+
+def smallest_batch(balance: Balance, mse: float) -> float:
+    """`offline_alpha` from a balance."""
     s = float(np.log(precision_for(balance.scalar, mse)))
     # AMP climbs to lambda only when no smaller fixed point holds it back.
     held = [turn.alpha for turn in balance.extrema if turn.highest and turn.s < s]
     return max([float(np.exp(balance.log_alpha(s))), *held])
+
+
+def checked_target(name: str, target: Given, prior: Given) -> float:
+    """An error to reach: less than the prior variance."""
+    variance, goal = scalar_channel(prior).variance, checks.number(name, target, above=0.0)
+    if goal >= variance:
+        raise checks.refuse(
+            name, goal, f"less than the prior variance {variance:.6g}",
+            "that much is known without any rows",
+        )  # fmt: skip
+    return goal
 
 
 def precision_for(scalar: ScalarChannel, mse: float) -> float:
@@ -206,15 +219,22 @@ def offline_curve(
     >>> [f"{a:.2g} {b:.2g}" for a, b in zip(curve.mse, curve.mmse)]
     ['0.18 0.18', '0.12 3.1e-08', '1.5e-08 1.5e-08']
     """
-    alphas = np.atleast_1d(checks.numeric("alphas", alphas))
+    alphas = _checked_alphas(alphas)
+    balance = Balance(prior, channel, design=design)
+    amp, best = (
+        np.array([batch_gain(balance, a, optimal) if a > 0.0 else 0.0 for a in alphas])
+        for optimal in (False, True)
+    )
+    floor = balance.output.floor
+    mmse = np.maximum(balance.scalar.mmse(best), floor)
+    return _matched(alphas, amp, balance.scalar, "offline AMP", mmse=mmse, floor=floor)
+
+
+def _checked_alphas(given: Given) -> Array:
+    alphas = np.atleast_1d(checks.numeric("alphas", given))
     if alphas.ndim != 1 or (alphas < 0.0).any():
         raise checks.refuse("alphas", alphas, "a vector of numbers >= 0", "count rows from none")
-    balance = Balance(prior, channel, design=design)
-    lams = np.array([[_gain(balance, a, best) for a in alphas] for best in (False, True)])
-    curve = _matched(alphas, lams[0], balance.scalar, "offline AMP")
-    floor = balance.output.floor
-    mmse = np.maximum(balance.scalar.mmse(lams[1]), floor)
-    return _matched(alphas, lams[0], balance.scalar, curve.label, mmse=mmse, floor=floor)
+    return alphas
 
 
 def starting_law(prior: Given, truth: ScalarPrior | None = None) -> Law:
@@ -223,13 +243,6 @@ def starting_law(prior: Given, truth: ScalarPrior | None = None) -> Law:
     if truth is None or (checked_prior("truth", truth) == prior and type(truth) is type(prior)):
         return Law(prior)
     return Law(prior, truth)
-
-
-def _gain(balance: Balance, alpha: float, best: bool) -> float:
-    if alpha == 0.0:
-        return 0.0
-    s = optimal_root(balance, alpha) if best else balance.smallest_root(alpha)
-    return perfect_gain(balance, alpha) if s is None else float(np.exp(s))
 
 
 def number_of_batches(alpha_b: float, batches: int | None, alpha_max: float | None) -> int:
@@ -317,15 +330,4 @@ def _matched(
 ) -> Curve:
     mse = np.maximum(scalar.mmse(lam), floor)
     known = scalar.power - mse
-    return Curve(
-        alphas,
-        mse,
-        mse,
-        lam,
-        lam,
-        overlap=known,
-        power=known,
-        mmse=mmse,
-        blow_up=blow_up,
-        label=label,
-    )
+    return Curve(alphas, mse, mse, lam, lam, known, known, mmse, blow_up, label)

@@ -15,7 +15,7 @@ from miniamp.channels import Channel
 from miniamp.theory.balance import Balance, Extremum
 from miniamp.theory.curves import Curve
 from miniamp.theory.limits import learning_curve, mmse_curve
-from miniamp.theory.potential import perfect_point, point_at
+from miniamp.theory.potential import optimal_root, perfect_point, point_at
 from miniamp.theory.spectrum import Spectrum
 
 Status = Literal["optimal", "hard"]
@@ -94,13 +94,11 @@ def transitions(
 
     def difference(alpha: float) -> float:
         target = float(np.log(alpha))
-        left = point_at(balance, alpha, balance.root(*_left_of(balance, top, target), target))
+        left = point_at(balance, alpha, _branch(balance, top, target, -1))
         if bottom is None:
             right = perfect_point(balance, alpha)
         else:
-            right = point_at(
-                balance, alpha, balance.root(*_right_of(balance, bottom, target), target)
-            )
+            right = point_at(balance, alpha, _branch(balance, bottom, target, 1))
         return left.mutual_information - right.mutual_information
 
     low, high = lower * (1.0 + 1e-12) + 1e-9 * top.alpha, top.alpha * (1.0 - 1e-12)
@@ -125,24 +123,13 @@ def _deepest(balance: Balance) -> tuple[Extremum, Extremum | None] | None:
     return best
 
 
-def _left_of(balance: Balance, top: Extremum, target: float) -> tuple[float, float]:
-    low = balance.begin
-    for turn in balance.extrema:
-        if turn.s < top.s and not turn.highest:
-            low = turn.s
-    while float(balance.log_alpha(low)) > target:
-        low -= 5.0
-    return low, top.s
-
-
-def _right_of(balance: Balance, bottom: Extremum, target: float) -> tuple[float, float]:
-    high = balance.end
-    for turn in reversed(balance.extrema):
-        if turn.s > bottom.s and turn.highest:
-            high = turn.s
-    while float(balance.log_alpha(high)) < target:
-        high += 5.0
-    return bottom.s, high
+def _branch(balance: Balance, turn: Extremum, target: float, side: int) -> float:
+    """Where the branch on this side (-1 or 1) of an extremum passes through `target`."""
+    ends = [t.s for t in balance.extrema if side * (t.s - turn.s) > 0 and t.highest != turn.highest]
+    end = min(ends, key=lambda s: abs(s - turn.s), default=(balance.begin, balance.end)[side > 0])
+    while (float(balance.log_alpha(end)) - target) * side < 0.0:
+        end += 5.0 * side
+    return balance.root(min(end, turn.s), max(end, turn.s), target)
 
 
 class BatchThresholds(NamedTuple):
@@ -167,14 +154,14 @@ def batch_thresholds(
     >>> found.information.round(6), found.spinodal.round(6)
     (array([0.369971, 0.356144]), array([0.48021 , 0.420741]))
     """
-    first = transitions(prior, channel, design=design)
-    lists: dict[str, list[float]] = {}
+    first, lists = transitions(prior, channel, design=design), []
     for kind in ("information", "spinodal"):
-        values = [_or_nan(getattr(first, kind))]
+        start = getattr(first, kind)
+        values = [np.nan if start is None else start]
         for k in range(2, checks.count("batches", batches) + 1):
             values.append(_threshold(prior, channel, k, kind, values[-1], design))
-        lists[kind] = values
-    return BatchThresholds(np.array(lists["information"]), np.array(lists["spinodal"]))
+        lists.append(np.array(values))
+    return BatchThresholds(*lists)
 
 
 def _threshold(
@@ -200,10 +187,6 @@ def _threshold(
             return np.nan
     root = float(brentq(difference, low, high, xtol=1e-15, rtol=1e-13))
     return root if abs(difference(root)) < 1e-6 * root else np.nan
-
-
-def _or_nan(value: float | None) -> float:
-    return np.nan if value is None else value
 
 
 class BatchVerdict(NamedTuple):
@@ -360,10 +343,5 @@ def _best_from(balance: Balance, alpha: float, mse: float) -> float:
     """The error of exact inference on one batch; `mse` where nothing is left to learn."""
     if not np.isfinite(balance.lam) or mse <= balance.output.floor:
         return mse
-    points = [point_at(balance, alpha, s) for s, stable in balance.roots(alpha) if stable]
-    if balance.perfect(alpha):
-        point = perfect_point(balance, alpha)
-        if balance.output.noiseless:
-            return point.mse
-        points.append(point)
-    return min(points, key=lambda p: p.mutual_information).mse if points else mse
+    s = optimal_root(balance, alpha)
+    return perfect_point(balance, alpha).mse if s is None else float(balance.mse(s))

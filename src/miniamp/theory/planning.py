@@ -14,6 +14,7 @@ from miniamp.channels import Channel
 from miniamp.errors import InvalidInputError
 from miniamp.theory.choices import Choice, largest_batch, memory_of, ways_to_batch
 from miniamp.theory.curves import axes, text_table
+from miniamp.theory.limits import checked_target
 from miniamp.theory.phases import Transitions, transitions
 from miniamp.theory.scalar import scalar_channel
 from miniamp.theory.scheduling import Schedule, schedule, shortened
@@ -226,18 +227,12 @@ def plan(
     (481, 'all rows at once')
     """
     features = checks.count("features", features)
-    scalar = scalar_channel(prior)
     if target_mse is not None:
-        target_mse = checks.number("target_mse", target_mse, above=0.0)
-        if target_mse >= scalar.variance:
-            raise checks.refuse(
-                "target_mse", target_mse, f"less than the prior variance {scalar.variance:.6g}",
-                "that much is known without any rows",
-            )  # fmt: skip
+        target_mse = checked_target("target_mse", target_mse, prior)
     if budget_rows is not None:
         budget_rows = checks.count("budget_rows", budget_rows)
     if target_mse is None and budget_rows is None:
-        target_mse = DEFAULT_TARGET * scalar.variance
+        target_mse = DEFAULT_TARGET * scalar_channel(prior).variance
     if design is not None and abs(design.row_power - 1.0) > ROW_POWER:
         raise checks.refuse(
             "design", f"rows of mean squared norm {design.row_power:.3g}", "1",

@@ -217,6 +217,12 @@ def perfect_gain(balance: Balance, alpha: float) -> float:
     return alpha * balance.output.residue / floor if floor > 0.0 else np.inf
 
 
+def batch_gain(balance: Balance, alpha: float, optimal: bool) -> float:
+    """What a batch adds to lambda, at the fixed point of exact inference or of Mini-AMP."""
+    s = optimal_root(balance, alpha) if optimal else balance.smallest_root(alpha)
+    return perfect_gain(balance, alpha) if s is None else float(np.exp(s))
+
+
 def optimal_root(balance: Balance, alpha: float) -> float | None:
     """log(lambda - lambda_0) of the fixed point of least mutual information; None for E = 0."""
     perfect = balance.perfect(alpha)

@@ -15,7 +15,13 @@ from miniamp.channels.base import Channel
 from miniamp.theory.balance import Balance
 from miniamp.theory.curves import Curve, text_table
 from miniamp.theory.law import Law
-from miniamp.theory.limits import learning_curve, precision_for, streamed
+from miniamp.theory.limits import (
+    checked_target,
+    learning_curve,
+    precision_for,
+    smallest_batch,
+    streamed,
+)
 from miniamp.theory.scalar import checked_prior
 from miniamp.theory.spectrum import Spectrum
 from miniamp.theory.typical import ConvergedBatch
@@ -177,9 +183,11 @@ def schedule(
             "rows, target", "neither", "at least one of them", "give rows, or the error to reach"
         )
     limit = None if rows is None else checks.number("rows", rows, above=0.0)
-    goal = _checked_target(prior, target)
+    goal = None if target is None else checked_target("target", target, prior)
     ways = _Ways(prior, channel, design, goal)
-    most = _at_once(ways, limit, goal)
+    # Two batches never do better than both as one.
+    needed = np.inf if goal is None else smallest_batch(ways.balance, goal)
+    most = float(min(needed, np.inf if limit is None else limit))
     cap = most if largest is None else min(checks.number("largest", largest, above=0.0), most)
     start = ways.planned(limit, cap)
     if goal is not None and ways.error(start) <= goal:
@@ -198,25 +206,6 @@ def schedule(
     return Schedule(tuple(sizes), mse, cap, goal, reached, curve, others)
 
 
-def _checked_target(prior: Given, target: Given) -> float | None:
-    if target is None:
-        return None
-    variance = Law(checked_prior("prior", prior)).mse
-    goal = checks.number("target", target, above=0.0)
-    if goal >= variance:
-        raise checks.refuse(
-            "target", goal, f"less than the prior variance {variance:.6g}",
-            "that much is known without any rows",
-        )  # fmt: skip
-    return goal
-
-
-def _at_once(ways: _Ways, limit: float | None, goal: float | None) -> float:
-    """Rows of a single batch that does all: two batches never do better than both as one."""
-    needed = np.inf if goal is None else ways.offline(goal)
-    return float(min(needed, np.inf if limit is None else limit))
-
-
 class _Ways:
     """Batch sizes for one model, and what they lead to."""
 
@@ -226,12 +215,6 @@ class _Ways:
         self.law = Law(checked_prior("prior", prior))
         self.channel, self.design, self.goal = channel, design, goal
         self.balance = Balance(self.law.prior, channel, design=design)
-
-    def offline(self, goal: float) -> float:
-        """Rows over coefficients of the smallest single batch that reaches an error."""
-        s = float(np.log(precision_for(self.balance.scalar, goal)))
-        held = [turn.alpha for turn in self.balance.extrema if turn.highest and turn.s < s]
-        return max([float(np.exp(self.balance.log_alpha(s))), *held])
 
     def _batch(self, size: float) -> ConvergedBatch:
         return ConvergedBatch(size, self.channel, design=self.design)

@@ -1,4 +1,4 @@
-"""The typical batch: what rows drawn at random tell of a law."""
+"""The typical batch: what rows drawn at random add to a law."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from miniamp.channels.base import Channel
 from miniamp.theory.balance import Balance
 from miniamp.theory.law import Errors, Gain, Law
 from miniamp.theory.output import checked_channel, forecast_rule
-from miniamp.theory.potential import optimal_root, perfect_gain
+from miniamp.theory.potential import batch_gain, perfect_gain
 from miniamp.theory.scalar import scalar_channel
 from miniamp.theory.spectrum import Spectrum, row_gain
 
@@ -76,8 +76,7 @@ class TypicalBatch(WholeEvidence):
             estimate=new,
             memory=None,
             change=_change(new.mse, estimate.mse) + _change(new.variance, estimate.variance),
-            # Refusing rows that contradict the belief is the algorithm's business; the theory tells
-            # what they would do.
+            # Refusing rows that contradict the belief is left to the algorithm.
             health=1.0,
             solved=new.mse <= self.channel.error_floor,
         )
@@ -126,23 +125,22 @@ class ConvergedBatch(TypicalBatch):
     0.732050807569
     """
 
+    #: Whether inference is exact.
+    optimal = False
+
     def refine(self, belief: Law, estimate: Errors, memory: None) -> TypicalStep:
         if not self.searches(belief):
             return super().refine(belief, estimate, memory)
-        lam = self._fixed_point(belief, estimate)
+        balance = Balance(belief.prior, self.channel, belief.lam, self.design)
+        if estimate.mse <= balance.output.floor:
+            lam = perfect_gain(balance, self.alpha)
+        else:
+            lam = batch_gain(balance, self.alpha, self.optimal)
         gain = Gain(lam, lam, lam)
         return Step(gain, belief.tilted(gain).errors, None, change=0.0, solved=True)
 
     def searches(self, belief: Law) -> bool:
         return belief.matched and self.true_channel is None
-
-    def _fixed_point(self, law: Law, errors: Errors) -> float:
-        """What the batch adds to lambda."""
-        balance = Balance(law.prior, self.channel, law.lam, self.design)
-        if errors.mse <= balance.output.floor:
-            return perfect_gain(balance, self.alpha)
-        s = balance.smallest_root(self.alpha)
-        return perfect_gain(balance, self.alpha) if s is None else float(np.exp(s))
 
 
 class OptimalBatch(ConvergedBatch):
@@ -159,12 +157,7 @@ class OptimalBatch(ConvergedBatch):
     3.1e-08
     """
 
-    def _fixed_point(self, law: Law, errors: Errors) -> float:
-        balance = Balance(law.prior, self.channel, law.lam, self.design)
-        if errors.mse <= balance.output.floor:
-            return perfect_gain(balance, self.alpha)
-        s = optimal_root(balance, self.alpha)
-        return perfect_gain(balance, self.alpha) if s is None else float(np.exp(s))
+    optimal = True
 
 
 def averaged_responses(
