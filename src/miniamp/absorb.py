@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Generic, NamedTuple
 
 import numpy as np
@@ -59,6 +60,12 @@ ADAPTATIONS = 5
 #: the past are then tried, and one is used if the rows predict each other better by this many nats
 #: (odds of about 150 to 1) than with all of the past.
 SUSPICIOUS, KEPT, CHANGED = 3.0, (0.1, 0.01, 0.001), 5.0
+
+#: Changes that shrink by less than this from iteration to iteration may be those of a plateau: near
+#: a threshold they shrink ever more slowly before they grow again.
+STEADY = 0.9
+#: So many ratios in a row must be steady.
+WATCHED = 3
 
 #: What `absorb` does with a batch that contradicts the model or the past.
 POLICIES = ("raise", "skip", "adapt")
@@ -227,7 +234,7 @@ def iterated(
         with np.errstate(over="ignore", invalid="ignore"):  # health shows what diverges
             step = evidence.refine(belief, estimate, memory)
         trace.append(step.change)
-    converged = bool(step.solved or stop.met(trace, step.uncertainty))
+    converged = bool(step.solved or met(stop, trace, step.uncertainty))
     info = Info(
         len(trace),
         converged,
@@ -247,7 +254,22 @@ def iterated(
 def _over(step: Step[TiltT, EstimateT, MemoryT], trace: list[float], stop: Stop) -> bool:
     """Whether `step` is the last one."""
     ended = step.solved or step.ended or not np.isfinite(step.change)
-    return ended or len(trace) >= stop.max_iter or stop.met(trace, step.uncertainty)
+    return ended or len(trace) >= stop.max_iter or met(stop, trace, step.uncertainty)
+
+
+def met(stop: Stop, trace: Sequence[float], uncertainty: float) -> bool:
+    """Whether these changes, the last one latest, are small enough to stop.
+
+    Changes that shrink by a factor r leave r/(1 - r) times the last one to go. `uncertainty` is
+    the posterior standard deviation on the scale of the changes; 0 where it is not known.
+    """
+    if trace[-1] < stop.tol:
+        return True
+    if not uncertainty * stop.slack > 0.0 or len(trace) <= WATCHED:
+        return False
+    last = trace[-WATCHED - 1 :]
+    rate = max(new / old for old, new in pairwise(last))
+    return rate < STEADY and last[-1] * rate < (1.0 - rate) * stop.slack * uncertainty
 
 
 def conflict(info: Info, found: str) -> ConflictError:

@@ -17,6 +17,10 @@ from miniamp.errors import InvalidInputError, InvalidTypeError
 
 #: The largest finite number.
 MOST = float(np.finfo(np.float64).max)
+#: At most this many bytes are formed of something that a design does not hold already: dense
+#: entries of sparse rows, M x M or N x N products, rows brought from a cluster. Beyond it a
+#: request is refused before memory is taken. 1 GiB is M = 11,000 rows in `Design.gram`.
+FORMED_BYTES = 1 << 30
 
 
 def refuse(name: str, received: object, expected: str, remedy: str) -> InvalidInputError:
@@ -162,6 +166,39 @@ def vector(name: str, value: Given, size: int | None = None) -> Array:
             name, f"{array.shape[0]} values", f"{size} values", "give one value for each row"
         )
     return array
+
+
+def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
+    """`shape`, if it is that of a matrix with at least one row and one column."""
+    if len(shape) != 2:
+        raise refuse("Phi", f"shape {shape}", "two dimensions, rows by columns", "reshape it")
+    if 0 in shape:
+        raise refuse(
+            "Phi", f"an empty batch of shape {shape}", "at least one row", "skip this batch"
+        )
+    return int(shape[0]), int(shape[1])
+
+
+def matrix_dtype(dtype: np.dtype[np.generic]) -> None:
+    """Refuse entries that are neither float64 nor float32."""
+    if dtype not in (np.float64, np.float32):
+        raise InvalidTypeError(
+            "Phi",
+            f"dtype {dtype}",
+            "float64 or float32",
+            "convert text, categories or complex numbers to floats first",
+        )
+
+
+def formed_bytes(size: int, what: str, remedy: str = "") -> None:
+    """Refuse to form more than `FORMED_BYTES` bytes."""
+    if size > FORMED_BYTES:
+        raise refuse(
+            "Phi",
+            f"a request for {what}, {1e-9 * size:.3g} GB",
+            f"at most {1e-9 * FORMED_BYTES:.3g} GB",
+            remedy or "use smaller batches, or a solver that sweeps the rows: {solver=amp}",
+        )
 
 
 def generator(name: str, value: Given) -> np.random.Generator:

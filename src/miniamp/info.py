@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array
-
-#: Changes that shrink by less than this from iteration to iteration may be those of a plateau: near
-#: a threshold they shrink ever more slowly before they grow again.
-STEADY = 0.9
-
-#: So many ratios in a row must be steady.
-WATCHED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +28,7 @@ class Stop:
         Also stop when further iterations could change the estimate by less than this many
         posterior standard deviations: at 0.1 they would change the squared error by a
         hundredth. The remaining change is extrapolated from how the changes shrink, and only
-        where they shrink steadily (`STEADY`), so that a plateau is not mistaken for
+        where they shrink steadily (`absorb.STEADY`), so that a plateau is not mistaken for
         convergence. 0, the default, is the paper's rule, `tol` alone.
 
     Examples
@@ -53,20 +45,6 @@ class Stop:
         object.__setattr__(self, "max_iter", checks.count("max_iter", self.max_iter))
         object.__setattr__(self, "tol", checks.number("tol", self.tol, least=0.0))
         object.__setattr__(self, "slack", checks.number("slack", self.slack, least=0.0))
-
-    def met(self, trace: Sequence[float], uncertainty: float) -> bool:
-        """Whether these changes, the last one latest, are small enough to stop.
-
-        Changes that shrink by a factor r leave r/(1 - r) times the last one to go. `uncertainty` is
-        the posterior standard deviation on the scale of the changes; 0 where it is not known.
-        """
-        if trace[-1] < self.tol:
-            return True
-        if not uncertainty * self.slack > 0.0 or len(trace) <= WATCHED:
-            return False
-        last = trace[-WATCHED - 1 :]
-        rate = max(new / old for old, new in pairwise(last))
-        return rate < STEADY and last[-1] * rate < (1.0 - rate) * self.slack * uncertainty
 
 
 class Outlier(NamedTuple):

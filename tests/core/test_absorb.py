@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from miniamp import Info, Posterior, Stop, absorb, channels, designs, errors, evidence, priors
-from miniamp.absorb import Step, WholeEvidence
+from miniamp.absorb import Step, WholeEvidence, met
 
 N, M = 60, 90
 PRIOR = priors.GaussBernoulli(rho=0.3)
@@ -238,11 +238,11 @@ def test_a_change_that_is_not_finite_stops_at_once_and_is_ill():
 def test_slack_stops_where_the_changes_that_are_left_are_small():
     """Changes that halve leave as much to go as the last one was."""
     halving = [0.5**t for t in range(30)]
-    met = [t for t in range(1, 30) if Stop(slack=0.01).met(halving[:t], uncertainty=0.1)]
-    assert met[0] == 11  # 2^-10 is the first below 0.001
-    assert met == list(range(11, 30))
-    assert not Stop().met(halving[:26], uncertainty=0.1)
-    assert not Stop(slack=0.01).met(halving[:20], uncertainty=0.0)
+    ends = [t for t in range(1, 30) if met(Stop(slack=0.01), halving[:t], uncertainty=0.1)]
+    assert ends[0] == 11  # 2^-10 is the first below 0.001
+    assert ends == list(range(11, 30))
+    assert not met(Stop(), halving[:26], uncertainty=0.1)
+    assert not met(Stop(slack=0.01), halving[:20], uncertainty=0.0)
 
 
 def test_slack_does_not_take_a_plateau_for_the_end():
@@ -252,7 +252,7 @@ def test_slack_does_not_take_a_plateau_for_the_end():
         changes.append((error - 1.0) ** 2 + 1e-4)
         error -= changes[-1]
     assert min(changes) < 1.1e-4
-    assert not any(Stop(slack=0.01).met(changes[:t], 1.0) for t in range(1, len(changes)))
+    assert not any(met(Stop(slack=0.01), changes[:t], 1.0) for t in range(1, len(changes)))
 
 
 @pytest.mark.parametrize(("noise", "alpha"), [(1e-2, 0.5), (1e-8, 0.6)])

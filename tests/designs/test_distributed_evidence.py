@@ -165,7 +165,7 @@ def test_clusters(client, kind, channel, start) -> None:
 
 def test_rows_are_not_gathered_in_silence(client, problem, design, monkeypatch) -> None:
     few = designs.Distributed(problem.sources[:2], client)
-    monkeypatch.setattr("miniamp.designs.base.FORMED_BYTES", 8 * 120 * 119)
+    monkeypatch.setattr("miniamp.checks.FORMED_BYTES", 8 * 120 * 119)
     gaussian = channels.Gaussian(1e-2)
     refused = r"Phi: got a request for .* at the client, .* GB.*Batch"
     with pytest.raises(InvalidInputError, match=refused):

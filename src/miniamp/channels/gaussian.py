@@ -90,7 +90,7 @@ class Gaussian(Channel):
         return self.replaced(var=self.var * growth)
 
     def with_noise(self, var: float) -> Self:
-        return self.replaced(var=var)
+        return type(self)(var)
 
     def weighted(self, weight: Array) -> Channel:
         return WeightedGaussian(self.var, weight)
@@ -148,6 +148,9 @@ class WeightedGaussian(Gaussian):
         g, curvature = self.output(y, omega, V)
         residual = np.square(y - omega - V * g) + V - np.square(V) * curvature
         return self.replaced(var=np.sum(self.weight * residual) / np.sum(self.weight))
+
+    def with_noise(self, var: float) -> Self:
+        return type(self)(var, self.weight)
 
     def weighted(self, weight: Array) -> Channel:
         return self.replaced(weight=self.weight * weight)

@@ -20,17 +20,11 @@ from miniamp.designs.sequential import (
     Where,
     one_by_one,
 )
-from miniamp.errors import InvalidTypeError
 from miniamp.posterior import Prior
 
 #: Rows are swept in blocks of about this many bytes of float64: small enough to stay in the
 #: second-level cache between the way forth (Phi x) and the way back (Phi' g).
 BLOCK_BYTES = 1 << 20
-
-#: At most this many bytes are formed of something that a design does not hold already: dense
-#: entries of sparse rows, M x M or N x N products, rows brought from a cluster. Beyond it a
-#: request is refused before memory is taken. 1 GiB is M = 11,000 rows in `Design.gram`.
-FORMED_BYTES = 1 << 30
 
 
 class Sweep(NamedTuple):
@@ -67,8 +61,8 @@ class Design(ABC):
     | `information(w)` | Phi' diag(w) Phi, (N, N) | M N^2 | pairs of entries in a row |
     | `used_columns()` | the columns that are not empty, and the design of those | 0 | entries |
 
-    `gram` and `information` refuse a result of more than `FORMED_BYTES`, and so does `toarray` on a
-    design that does not hold dense entries.
+    `gram` and `information` refuse a result of more than `checks.FORMED_BYTES`, and so does
+    `toarray` on a design that does not hold dense entries.
 
     A subclass that defines `of` is found by `as_design`; nothing else lists the designs.
     """
@@ -140,7 +134,7 @@ class Design(ABC):
     def toarray(self) -> Array:
         """All entries, (M, N) float64."""
         M, N = self.shape
-        check_bytes(8 * M * N, f"{M} x {N} dense entries")
+        checks.formed_bytes(8 * M * N, f"{M} x {N} dense entries")
         return np.column_stack([self.times(unit) for unit in np.eye(N)])
 
     def times(self, x: Array) -> Array:
@@ -156,14 +150,14 @@ class Design(ABC):
     def gram(self, weights: Array) -> Array:
         """Products of the rows, Phi diag(weights) Phi', (M, M), for weights (N,) >= 0."""
         M = self.shape[0]
-        check_bytes(8 * M * M, f"{M} x {M} products of rows")
+        checks.formed_bytes(8 * M * M, f"{M} x {M} products of rows")
         scaled = self.toarray() * np.sqrt(weights)
         return np.asarray(scaled @ scaled.T)
 
     def information(self, weights: Array) -> Array:
         """Products of the columns, Phi' diag(weights) Phi, (N, N), for weights (M,) >= 0."""
         N = self.shape[1]
-        check_bytes(8 * N * N, f"{N} x {N} products of columns")
+        checks.formed_bytes(8 * N * N, f"{N} x {N} products of columns")
         scaled = np.sqrt(weights)[:, None] * self.toarray()
         return np.asarray(scaled.T @ scaled)
 
@@ -321,41 +315,6 @@ def as_design(Phi: object) -> Design:
         return Phi
     found = (kind.of(Phi) for kind in Design._kinds)
     return next(design for design in found if design is not None)
-
-
-def check_shape(shape: tuple[int, ...]) -> tuple[int, int]:
-    """`shape`, if it is that of a matrix with at least one row and one column."""
-    if len(shape) != 2:
-        raise checks.refuse(
-            "Phi", f"shape {shape}", "two dimensions, rows by columns", "reshape it"
-        )
-    if 0 in shape:
-        raise checks.refuse(
-            "Phi", f"an empty batch of shape {shape}", "at least one row", "skip this batch"
-        )
-    return int(shape[0]), int(shape[1])
-
-
-def check_dtype(dtype: np.dtype[np.generic]) -> None:
-    """Refuse entries that are neither float64 nor float32."""
-    if dtype not in (np.float64, np.float32):
-        raise InvalidTypeError(
-            "Phi",
-            f"dtype {dtype}",
-            "float64 or float32",
-            "convert text, categories or complex numbers to floats first",
-        )
-
-
-def check_bytes(size: int, what: str, remedy: str = "") -> None:
-    """Refuse to form more than `FORMED_BYTES` bytes."""
-    if size > FORMED_BYTES:
-        raise checks.refuse(
-            "Phi",
-            f"a request for {what}, {1e-9 * size:.3g} GB",
-            f"at most {1e-9 * FORMED_BYTES:.3g} GB",
-            remedy or "use smaller batches, or a solver that sweeps the rows: {solver=amp}",
-        )
 
 
 def row_blocks(rows: int, columns: int) -> list[slice]:

@@ -13,7 +13,7 @@ from scipy import linalg
 from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
-from miniamp.designs.base import Design, Sweep, check_bytes, check_dtype, check_shape, row_blocks
+from miniamp.designs.base import BLOCK_BYTES, Design, Sweep, row_blocks
 from miniamp.designs.sequential import Columns, KernelRows, Where
 from miniamp.designs.swept import HeldColumns, Swept
 from miniamp.kernel import read_only
@@ -119,7 +119,7 @@ class Dense(Design):
         if not np.all(weights == one):
             return super().information(weights)
         N, rows = self.shape[1], self.toarray()
-        check_bytes(8 * N * N, f"{N} x {N} products of columns")
+        checks.formed_bytes(8 * N * N, f"{N} x {N} products of columns")
         return np.asarray(one * (rows.T @ rows))
 
     def row_powers(self, root: Array) -> Array:
@@ -141,7 +141,8 @@ class Dense(Design):
 
     def _float64_blocks(self) -> Iterator[tuple[slice, Array]]:
         """Blocks of rows that fit the cache, as float64."""
-        for block in row_blocks(*self.shape):
+        whole = 8 * self.Phi.size <= BLOCK_BYTES
+        for block in [slice(None)] if whole else row_blocks(*self.shape):
             yield block, self.Phi[block].astype(np.float64, copy=False)
 
 
@@ -213,8 +214,8 @@ def checked_matrix(Phi: object) -> NDArray[np.float64] | NDArray[np.float32]:
     array = checks.array_of("Phi", Phi)
     if array.dtype.kind in "iub":
         array = array.astype(np.float64)
-    check_dtype(array.dtype)
-    check_shape(array.shape)
+    checks.matrix_dtype(array.dtype)
+    checks.matrix_shape(array.shape)
     # A sum needs no temporary and is finite unless an entry is not (or it overflows: then look).
     # Not a product of BLAS: its threads are waited for, four times as long on a busy machine.
     with np.errstate(over="ignore", invalid="ignore"):

@@ -15,7 +15,7 @@ from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.designs import row_blocks
-from miniamp.designs.base import Design, Sweep, check_bytes
+from miniamp.designs.base import Design, Sweep
 from miniamp.designs.row_blocks import BlockFacts, Derived, Request, SweepRequest, sum_of, triangle
 from miniamp.designs.sequential import Columns, Responses, Running
 from miniamp.designs.worker_pool import (
@@ -55,7 +55,7 @@ class Distributed(Design):
 
     Any evidence works on it. Batches by message passing and rows one by one never bring a row to
     the client. Mean field and the robust solver need N x N numbers there, and the robust solver on
-    fewer rows than columns needs the rows: each up to `designs.base.FORMED_BYTES`, and refused
+    fewer rows than columns needs the rows: each up to `checks.FORMED_BYTES`, and refused
     beyond.
 
     Parameters
@@ -229,7 +229,7 @@ class Distributed(Design):
     def toarray(self) -> Array:
         """All entries, brought to the client."""
         M, N = self.shape
-        check_bytes(8 * M * N, f"{M} x {N} rows at the client", _STAY)
+        checks.formed_bytes(8 * M * N, f"{M} x {N} rows at the client", _STAY)
         return np.concatenate(self._each("toarray"))
 
     def transposed_times(self, u: Array) -> Array:
@@ -237,7 +237,7 @@ class Distributed(Design):
 
     def information(self, weights: Array) -> Array:
         N = self.shape[1]
-        check_bytes(8 * N * N, f"{N} x {N} products of columns at the client", _STAY)
+        checks.formed_bytes(8 * N * N, f"{N} x {N} products of columns at the client", _STAY)
         return self._sum("information", own=lambda k: (weights[self._rows[k]],))
 
     def columns(self) -> Columns:
@@ -250,7 +250,7 @@ class Distributed(Design):
             return super().weighted(weights, targets)
         workers = len(self._pool.groups)
         what = f"triangles of {N} x {N} from {workers} workers at the client"
-        check_bytes(8 * N * N * (1 + workers), what, _STAY)
+        checks.formed_bytes(8 * N * N * (1 + workers), what, _STAY)
 
         def own(group: Group) -> tuple[list[tuple[Array, Array]]]:
             return ([(weights[self._rows[k]], targets[self._rows[k]]) for k in group.blocks],)

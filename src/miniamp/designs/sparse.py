@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array
-from miniamp.designs.base import Design, check_bytes, check_dtype, check_shape
+from miniamp.designs.base import Design
 from miniamp.designs.sequential import Columns, KernelRows, Where
 from miniamp.designs.swept import HeldColumns, Swept
 from miniamp.errors import InvalidTypeError
@@ -97,7 +97,7 @@ class Sparse(Swept):
     def toarray(self) -> Array:
         M, N = self.shape
         remedy = "use smaller batches, or {memory=0}, which leaves the rows sparse"
-        check_bytes(8 * M * N, f"{M} x {N} dense entries of sparse rows", remedy)
+        checks.formed_bytes(8 * M * N, f"{M} x {N} dense entries of sparse rows", remedy)
         return np.asarray(self.Phi.toarray(), dtype=np.float64)
 
     def times(self, x: Array) -> Array:
@@ -108,14 +108,14 @@ class Sparse(Swept):
 
     def gram(self, weights: Array) -> Array:
         M = self.shape[0]
-        check_bytes(8 * M * M, f"{M} x {M} products of rows")
+        checks.formed_bytes(8 * M * M, f"{M} x {M} products of rows")
         products = np.zeros((M, M))
         self._kernels.gram(*self._by_columns, np.ascontiguousarray(weights), products)
         return products
 
     def information(self, weights: Array) -> Array:
         N = self.shape[1]
-        check_bytes(8 * N * N, f"{N} x {N} products of columns")
+        checks.formed_bytes(8 * N * N, f"{N} x {N} products of columns")
         scaled = self.Phi.multiply(weights[:, None]).tocsr()
         return np.asarray((self.Phi.T @ scaled).toarray(), dtype=np.float64)
 
@@ -168,11 +168,11 @@ def checked_sparse(Phi: object) -> sparse.csr_array:
             "a scipy.sparse matrix or array",
             "use designs.Dense for plain arrays",
         )
-    check_shape(Phi.shape)
+    checks.matrix_shape(Phi.shape)
     rows = Phi.tocsr()
     if rows.dtype.kind in "iub":
         rows = rows.astype(np.float64)
-    check_dtype(rows.dtype)
+    checks.matrix_dtype(rows.dtype)
     if not rows.has_canonical_format:  # an entry stored in two parts would be squared in two parts
         rows = rows.copy()
         rows.sum_duplicates()

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from miniamp.absorb import CONFLICT, Step
+from miniamp.absorb import CONFLICT, STEADY, WATCHED, Step
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import Sweep
@@ -21,7 +21,7 @@ from miniamp.evidence.base import (
     ratio,
     relative_change,
 )
-from miniamp.info import STEADY, WATCHED, Stop
+from miniamp.info import Stop
 from miniamp.kernel import flat
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt

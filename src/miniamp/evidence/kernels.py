@@ -103,7 +103,7 @@ overload(sweep, strict=False)(_sweep_of)
 
 @compiled
 def met(trace: Array, t: int, uncertainty: float, stop: Array) -> bool:
-    """`Stop.met` after iteration t; `stop` has tol, slack, STEADY and WATCHED."""
+    """`absorb.met` after iteration t; `stop` has tol, slack, STEADY and WATCHED."""
     tol, slack, steady, watched = stop[0], stop[1], stop[2], int(stop[3])
     if trace[t] < tol:
         return True

@@ -5,7 +5,7 @@ from typing import TypeVar
 from miniamp.priors.base import BasePrior, ScalarPrior
 from miniamp.priors.discrete import Discrete
 from miniamp.priors.gauss_bernoulli import GaussBernoulli
-from miniamp.priors.gaussian import Gaussian
+from miniamp.priors.gaussian import Gaussian, WithIntercept
 from miniamp.priors.gaussian_mixture import GaussianMixture
 from miniamp.priors.laplace import Laplace
 from miniamp.priors.non_negative_gaussian import NonNegativeGaussian
@@ -17,7 +17,6 @@ from miniamp.priors.rows.mean_field import MeanFieldRows, NonNegativeRows
 from miniamp.priors.rows.one_hot import OneHot
 from miniamp.priors.rows.sparse import SparseRows
 from miniamp.priors.sparse_non_negative import SparseNonNegative
-from miniamp.priors.with_intercept import WithIntercept
 
 __all__ = [
     "BasePrior",

@@ -1,17 +1,19 @@
-"""The Gaussian prior, and the Gaussian log-partition that other priors are built from."""
+"""The Gaussian prior, what other priors are built from, and a prior with a Gaussian intercept."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.random import Generator
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given, Size
-from miniamp.kernel import Kernel, packed
-from miniamp.priors.base import Components, ScalarPrior
+from miniamp.kernel import Kernel, packed, read_only
+from miniamp.parametric import Places
+from miniamp.priors.base import BasePrior, Components, ScalarPrior
+from miniamp.tilt import Tilt
 
 
 class Gaussian(ScalarPrior):
@@ -119,3 +121,167 @@ def fit_gaussian(
         mean = np.asarray(old_mean.flat[0] + change)
     spread = weight * (posterior_var + np.square(posterior_mean - mean))
     return mean, np.asarray(np.sum(spread) / total)
+
+
+class WithIntercept(BasePrior):
+    """The prior `inner` for all coefficients but the last, which is N(0, intercept_var).
+
+    The last column of the rows is then constant (`evidence.Frame` appends it). Arguments have the
+    coefficients along their last axis.
+
+    Parameters
+    ----------
+    inner : ScalarPrior
+        Prior of the other coefficients; its hyper-parameters are shared, or one per coefficient.
+    intercept_var : float
+        Variance of the intercept: wide, so that it says nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp.priors import GaussBernoulli
+    >>> prior = WithIntercept(GaussBernoulli(rho=0.1), intercept_var=100.0)
+    >>> prior.moments(np.ones(3), np.zeros(3))[1].round(3)
+    array([0.036, 0.036, 0.99 ])
+    """
+
+    names = ("inner", "intercept_var")
+    #: Where among the coefficients the intercept is; elsewhere than last in a part (`at`) only.
+    _place = -1
+
+    def __init__(self, inner: ScalarPrior, intercept_var: Given = 1e4) -> None:
+        self.inner = inner
+        self.intercept_var = checks.number("intercept_var", intercept_var, above=0.0)
+        self.last = Gaussian(var=self.intercept_var)
+        self._kept: Kernel | None = None
+
+    @property
+    def is_gaussian(self) -> bool:
+        return self.inner.is_gaussian
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        shared = self.inner.shape in ((), (1,))
+        return () if shared else (self.inner.shape[0] + 1,)
+
+    def no_tilt(self, size: int) -> Tilt:
+        """The tilt that says nothing, for `size` coefficients, the intercept among them."""
+        return Tilt(np.zeros(size), np.zeros(size))
+
+    def at(self, where: Places, size: int) -> BasePrior:
+        """The prior of the coefficients at `where`, out of `size` with the intercept."""
+        if isinstance(where, slice):
+            places = np.arange(*where.indices(size))
+        else:
+            places = np.atleast_1d(where)
+            places = np.where(places < 0, places + size, places)
+        intercepts = np.flatnonzero(places == size - 1)
+        others = self.inner.at(np.delete(places, intercepts), size - 1)
+        if intercepts.size == 0:
+            return others
+        if intercepts.size == places.size:
+            return self.last
+        if others is self.inner and intercepts[-1] == places.size - 1:
+            return self
+        part = self.replaced(inner=others)
+        part._place = int(intercepts[0])
+        return part
+
+    def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        others, last = self._split(A, B)
+        return self._joined(self.inner.log_partition(*others), self.last.log_partition(*last))
+
+    def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
+        others, last = self._split(A, B)
+        (mean, var), (last_mean, last_var) = self.inner.moments(*others), self.last.moments(*last)
+        return self._joined(mean, last_mean), self._joined(var, last_var)
+
+    def kernel(self, size: int) -> Kernel | None:
+        # Kept, since every iteration asks: at N = 20,000 the table takes half of an update.
+        if self._kept is None or len(self._kept.parameters) != size:
+            self._kept = self._made(size)
+        return self._kept
+
+    def _made(self, size: int) -> Kernel | None:
+        inner = self.inner.kernel(size - 1)
+        if inner is None:
+            return None
+        from miniamp.priors import kernels  # only now: the compiler is slow to import
+
+        shared = len(inner.parameters) == 1
+        table = np.zeros((size, 2 + inner.parameters.shape[1]))
+        table[-1, 0] = self.intercept_var
+        table[:-1, 1] = inner.address if shared else -inner.address
+        table[:-1, 2:] = inner.parameters
+        return Kernel(kernels.with_intercept, read_only(table))
+
+    def __getstate__(self) -> dict[str, object]:
+        """Everything but the kernel: an address means nothing in another process."""
+        return {**self.__dict__, "_kept": None}
+
+    def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        others, last = self._split(A, B)
+        return self._joined(
+            self.inner.inclusion_probability(*others), self.last.inclusion_probability(*last)
+        )
+
+    def sample(
+        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
+    ) -> Array:
+        """Draws under the tilt (A, B), of shape `size`; the intercept is the last of each."""
+        if size is None:
+            size = np.broadcast_shapes(np.shape(A), np.shape(B))
+        shape = (size,) if isinstance(size, int) else size
+        others, last = self._split(np.broadcast_to(A, shape), np.broadcast_to(B, shape))
+        return self._joined(
+            self.inner.sample(rng, (*shape[:-1], shape[-1] - 1), *others),
+            self.last.sample(rng, (*shape[:-1], 1), *last),
+        )
+
+    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
+        """The prior with `inner` after one EM step; the intercept's width stays."""
+        return self.replaced(inner=self.inner.fitted(*self._split(A, B)[0], fixed))
+
+    @property
+    def coefficients(self) -> ScalarPrior:
+        return self.inner
+
+    def rescaled(self, factor: float, fixed: Collection[str] = ()) -> Self:
+        return type(self)(self.inner.rescaled(factor, fixed), self.intercept_var)
+
+    def free_widths(self, fixed: Collection[str] = ()) -> tuple[str, ...]:
+        return self.inner.free_widths(fixed)
+
+    def scale_slope(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        return self.inner.scale_slope(*self._split(A, B)[0])
+
+    def typical_power(self, size: int) -> float:
+        return self.inner.typical_power(size - 1) if size > 1 else float(self.intercept_var)
+
+    def with_intercept_var(self, var: float) -> Self:
+        return self.replaced(intercept_var=var)
+
+    def change_from(self, old: Self) -> float:
+        own = abs(self.intercept_var - old.intercept_var) / self.intercept_var
+        return max(own, self.inner.change_from(old.inner))
+
+    def _outer(self, name: str) -> tuple[int, ...]:
+        return self.shape if name == "inner" else ()
+
+    def _split(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[_Tilts, _Tilts]:
+        """(A, B) of all other coefficients, and of the intercept, which keeps its axis."""
+        A, B = np.broadcast_arrays(np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64))
+        k = self._place
+        if k == -1:
+            return _Tilts(A[..., :-1], B[..., :-1]), _Tilts(A[..., -1:], B[..., -1:])
+        others = _Tilts(np.delete(A, k, axis=-1), np.delete(B, k, axis=-1))
+        return others, _Tilts(A[..., k : k + 1], B[..., k : k + 1])
+
+    def _joined(self, others: Array, last: Array) -> Array:
+        k = others.shape[-1] if self._place == -1 else self._place
+        return np.concatenate([others[..., :k], last, others[..., k:]], axis=-1)
+
+
+class _Tilts(NamedTuple):
+    A: Array
+    B: Array
