@@ -78,6 +78,15 @@ class Attempt(NamedTuple, Generic[BeliefT, TiltT, EstimateT, MemoryT]):
     info: Info
     step: Step[TiltT, EstimateT, MemoryT]  #: the last one
     sound: bool  #: whether the residuals agree with their error bars
+    evidence: Evidence[BeliefT, TiltT, EstimateT, MemoryT]  #: what was run
+
+    def report(self, past: BeliefT, adapted: tuple[Adaptation, ...] = ()) -> Info:
+        """How it went, with the log-evidence, which is computed for the final attempt only."""
+        value = np.nan
+        if np.isfinite(self.step.change):
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                value = self.evidence.log_evidence(past, self.step)
+        return replace(self.info, adapted=adapted, log_evidence=value)
 
 
 def absorb(
@@ -150,10 +159,10 @@ def absorb(
         return _adapted(past, evidence, stop, drifts=factor < 1.0)
     attempt = attempted(past, evidence, stop)
     if attempt.sound:
-        return attempt.belief, attempt.info
+        return attempt.belief, attempt.report(past)
     if on_conflict == "skip":
         done = (Adaptation("skipped", attempt.info.health),)
-        return belief, replace(attempt.info, adapted=done)
+        return belief, attempt.report(past, done)
     raise conflict(attempt.info, evidence.diagnosis())
 
 
@@ -186,7 +195,7 @@ def stream(
     >>> bool(errors[-1] < errors[0] / 10)
     True
     """
-    k = 0
+    k, total = 0, 0.0
     for evidence in evidences:
         try:
             belief, info = absorb(
@@ -196,7 +205,8 @@ def stream(
             raise error.in_batch(k) from error
         del evidence  # the source may need its room for the next one (enumerate would keep it)
         k += 1  # noqa: SIM113
-        yield belief, info
+        total += info.log_evidence
+        yield belief, replace(info, log_evidence_sum=total)
 
 
 def attempted(
@@ -236,19 +246,12 @@ def iterated(
         trace.append(step.change)
     converged = bool(step.solved or met(stop, trace, step.uncertainty))
     info = Info(
-        len(trace),
-        converged,
-        np.array(trace),
-        step.health,
-        remedy,
-        step.solver,
-        step.reason,
-        log_evidence=step.log_evidence,
+        len(trace), converged, np.array(trace), step.health, remedy, step.solver, step.reason
     )
     finite = bool(np.isfinite(step.change))
     new = evidence.conclude(belief, step) if finite else belief
     rows = min(evidence.rows, step.carried_by)
-    return Attempt(new, info, step, finite and _sound(info, rows))
+    return Attempt(new, info, step, finite and _sound(info, rows), evidence)
 
 
 def _over(step: Step[TiltT, EstimateT, MemoryT], trace: list[float], stop: Stop) -> bool:
@@ -313,8 +316,8 @@ def _adapted(
             attempt = attempted(past, evidence, stop)
     if not attempt.sound:
         done = (Adaptation("skipped", attempt.info.health),)
-        return belief, replace(attempt.info, adapted=done)
-    return attempt.belief, replace(attempt.info, adapted=(*kept, *done))
+        return belief, attempt.report(past, done)
+    return attempt.belief, attempt.report(past, (*kept, *done))
 
 
 def _changed(

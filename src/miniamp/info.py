@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -107,8 +107,13 @@ class Info:
     adapted : tuple of Adaptation
         What was done about a conflict, with `on_conflict="adapt"` or "skip"; () without one.
     log_evidence : float
-        Log-probability of the batch given all before it, under the hyper-parameters so far (of the
-        first batch, those it led to): exact for a Gaussian prior and channel; nan where unknown.
+        Log-probability of the batch given the belief before it, under the hyper-parameters so far
+        (of the first batch, those it led to). The Bethe estimate of its solver: exact for Gaussian
+        prior and channel in the robust and the exact solver; ADF sums the log-probabilities of its
+        rows in turn, mean field and softmax give their variational lower bounds. nan where it is
+        not known: a batch that has diverged, the typical batches of the theory.
+    log_evidence_sum : float
+        Its sum over the batches so far of `stream`; nan from `absorb`, which sees one batch.
     """
 
     iterations: int
@@ -120,6 +125,7 @@ class Info:
     reason: str = ""
     adapted: tuple[Adaptation, ...] = ()
     log_evidence: float = np.nan
+    log_evidence_sum: float = np.nan
 
 
 class Belief(Protocol):
@@ -150,7 +156,6 @@ class Step(NamedTuple, Generic[TiltT, EstimateT, MemoryT]):
     uncertainty: float = 0.0  #: posterior standard deviation, on the scale of `change`
     #: How many rows carry `health`, (sum of -dg)^2 / sum of dg^2: few where most labels are certain
     carried_by: float = np.inf
-    log_evidence: float = np.nan  #: of the whole batch, given the belief
 
 
 class Evidence(Protocol[BeliefT, TiltT, EstimateT, MemoryT]):
@@ -179,6 +184,9 @@ class Evidence(Protocol[BeliefT, TiltT, EstimateT, MemoryT]):
 
     def conclude(self, belief: BeliefT, step: Step[TiltT, EstimateT, MemoryT]) -> BeliefT:
         """The belief after the last step: usually `belief.tilted(step.tilt)`."""
+
+    def log_evidence(self, belief: BeliefT, step: Step[TiltT, EstimateT, MemoryT]) -> float:
+        """Log-probability of the whole batch given the belief, after the last step."""
 
     def remedies(self) -> Iterable[tuple[str, Self]]:
         """More careful ways to solve the same rows, tried in turn when this one fails."""
@@ -211,6 +219,9 @@ class WholeEvidence:
 
     def remedies(self) -> Iterable[tuple[str, Self]]:
         return ()
+
+    def log_evidence(self, belief: Any, step: Any) -> float:
+        return np.nan
 
     def adapted(self, belief: object, step: object, *, sound: bool) -> None:
         return None

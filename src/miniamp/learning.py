@@ -72,6 +72,7 @@ class _Round(NamedTuple):
     more: float  #: and by which they are to be changed next
     told: tuple[float, float]  #: what the rows told about it, and about the noise
     health: float  #: of a later batch at the noise before it, which this batch must not contradict
+    log_evidence: float  #: of a later batch under the hyper-parameters before it
 
 
 LearnStep = Step[Tilt, Moments, _Round | None]
@@ -132,10 +133,11 @@ class Learn:
             if model.batches == 0:
                 prior, first = initial(model, rows, self.fixed)
                 channel = first if self.noise else channel
-            stretch, number, health = 0.0, 1, np.nan
+            stretch, number, health, log_evidence = 0.0, 1, np.nan, np.nan
         else:
             rows, prior, channel = memory.rows, memory.prior, memory.channel
-            stretch, number, health = memory.stretch + memory.more, memory.number + 1, memory.health
+            stretch, number = memory.stretch + memory.more, memory.number + 1
+            health, log_evidence = memory.health, memory.log_evidence
         rows = rows.with_channel(channel)
         posterior = self._part(model).with_prior(prior)
         if stretch:
@@ -148,6 +150,8 @@ class Learn:
             return step._replace(memory=None, change=np.nan)
         if model.batches == 0 or memory is None:
             health = step.health
+        if model.batches and memory is None:
+            log_evidence = rows.log_evidence(posterior, step)
         known = 2.0 * model.noise_known if self.noise and model.noise_known > 0.0 else np.inf
         learned, total = prior, self._told(rows.total(posterior, step), stretch)
         for _ in range(PRIOR_STEPS):
@@ -162,8 +166,9 @@ class Learn:
         last = number >= (ROUNDS if model.batches else FIRST_ROUNDS)
         told = scale_told, noise_told
         done = _Round(
-            posterior, rows, attempt, learned, channel, number, stretch, more, told, health
-        )
+            posterior, rows, attempt, learned, channel, number, stretch, more, told, health,
+            log_evidence,
+        )  # fmt: skip
         return step._replace(
             memory=done,
             change=change,
@@ -174,6 +179,13 @@ class Learn:
             or (last and attempt.info.converged),
             ended=last,
         )
+
+    def log_evidence(self, model: Model, step: LearnStep) -> float:
+        done = step.memory
+        assert done is not None  # the change is finite
+        if model.batches:
+            return done.log_evidence
+        return done.rows.log_evidence(done.posterior, done.attempt.step)
 
     def conclude(self, model: Model, step: LearnStep) -> Model:
         done = step.memory

@@ -78,7 +78,6 @@ class JointSolution(NamedTuple):
     var: Array  #: (N,)
     root: Array  #: (N, N) lower triangular T with covariance T'T
     log_det: float  #: of K
-    explained: float  #: h' mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,11 +138,9 @@ class Information:
         S, b = self.S / np.multiply.outer(f, f), self.b / f
         new = replace(self, S=S, b=b, precision=self.precision / f**2, linear=self.linear / f)
         if "solution" in self.__dict__:  # its triangular root stays triangular
-            mean, var, root, log_det, explained = self.solution
+            mean, var, root, log_det = self.solution
             log_det -= 2.0 * float(np.sum(np.log(f)))
-            new.__dict__["solution"] = JointSolution(
-                f * mean, f**2 * var, root * f, log_det, explained
-            )
+            new.__dict__["solution"] = JointSolution(f * mean, f**2 * var, root * f, log_det)
         return new
 
     def including(self, S: Array, b: Array, square: float, count: float) -> Information:
@@ -165,7 +162,7 @@ class Information:
         mean, _ = linalg.lapack.dpotrs(lower, h, lower=1)
         var = np.einsum("ij,ij->j", root, root)
         log_det = 2.0 * float(np.sum(np.log(np.diagonal(lower))))
-        return JointSolution(mean, var, root, log_det, float(h @ mean))
+        return JointSolution(mean, var, root, log_det)
 
     def _without_rounding(self) -> JointSolution:
         """The posterior where the noise is so small that rounding of the products would show.
@@ -182,30 +179,14 @@ class Information:
         square_root = vectors.T / np.sqrt(K)[:, None]
         upper = np.asarray(np.linalg.qr(square_root[:, ::-1], mode="r"))
         mean, log_det = width * (vectors @ (h / K)), float(np.sum(np.log(K * self.precision)))
-        root, explained = width * upper[::-1, ::-1], float(np.sum(h**2 / K))
-        return JointSolution(mean, np.einsum("ij,ij->j", root, root), root, log_det, explained)
+        root = width * upper[::-1, ::-1]
+        return JointSolution(mean, np.einsum("ij,ij->j", root, root), root, log_det)
 
     @property
     def field(self) -> Tilt:
         """What the rows say of each coefficient, the others being averaged out."""
         mean, var = self.solution[:2]
         return Tilt(np.maximum(1.0 / var - self.precision, 0.0), mean / var - self.linear)
-
-    @property
-    def misfit(self) -> float:
-        """Squared residuals over the noise, and distance from the prior: a chi-squared of `count`.
-
-        Minus twice the exponent of the evidence.
-        """
-        prior = float(np.sum(np.square(self.linear) / self.precision))
-        return self.square / self.noise + prior - self.solution.explained
-
-    @property
-    def log_evidence(self) -> float:
-        """Log-density of all rows under the Gaussians beside them, normalised as priors."""
-        volume = self.solution.log_det - float(np.sum(np.log(self.precision)))
-        noise = self.count * float(np.log(2.0 * np.pi * self.noise))
-        return -0.5 * (noise + volume + self.misfit)
 
     @property
     def free(self) -> float:

@@ -111,3 +111,27 @@ def test_estimators_of_different_things_are_refused():
         merge(a, MiniAMPClassifier().fit(rows(9)[0], rows(9)[1] > 3.0))
     with pytest.raises(InvalidInputError, match="b: got 5 rows"):
         merge(a, MiniAMPRegressor().fit(*(part[:5] for part in rows(9))))
+
+
+@quietly
+def test_log_evidence_is_summed_saved_and_unknown_after_merging(tmp_path):
+    """Two ways to the same number: cut into two batches, and as one with given hyper-parameters."""
+
+    def new():
+        return MiniAMPRegressor(priors.Gaussian(var=4.0), noise=0.09, fit_intercept=False)
+
+    stream = rows(0, intercept=0.0)
+    model = learned(new(), stream)
+    each = [entry["log_evidence"] for entry in model.history_]
+    assert len(each) == 2
+    assert model.log_evidence_ == pytest.approx(sum(each), rel=1e-12)
+    scaled = learned(
+        MiniAMPRegressor(priors.Gaussian(var=400.0), noise=9.0, fit_intercept=False),
+        (stream[0], 10.0 * stream[1]),
+    )
+    shift = 120 * np.log(10.0)
+    assert scaled.log_evidence_ == pytest.approx(model.log_evidence_ - shift, abs=1e-6)
+    model.save(tmp_path / "m.amp")
+    assert miniamp.load(tmp_path / "m.amp").log_evidence_ == model.log_evidence_
+    both = merge(model, learned(new(), rows(1, intercept=0.0)))
+    assert np.isnan(both.log_evidence_)

@@ -48,7 +48,7 @@ def compiled_moments(prior, A, B):
     dense_kernels.online(
         read_only(np.zeros((1, size))), read_only(np.zeros(1)), channel.parameters,
         channel.address, kernel.parameters, kernel.address, A.copy(), B.copy(), mean, var,
-        np.empty(1), np.empty(1),
+        *np.empty((4, 1)),
     )  # fmt: skip
     return mean, var
 

@@ -205,16 +205,17 @@ def online(
     B: Array,
     x: Array,
     v: Array,
+    omega: Array,
+    V: Array,
     g: Array,
     response: Array,
 ) -> None:
     """Each row in turn, once: `A`, `B`, `x`, `v` go from before the rows to after them."""
-    omega, V = np.empty(1), np.empty(1)
     for m in range(len(y)):
         row, here = Phi[m : m + 1], slice(m, m + 1)
-        forth(row, x, v, omega, V)
+        forth(row, x, v, omega[here], V[here])
         own = numbers if len(numbers) == 1 else numbers[here]
-        fill_output(output, y[here], omega, V, own, g[here], response[here])
+        fill_output(output, y[here], omega[here], V[here], own, g[here], response[here])
         tilt_by(Phi[m], g[m], response[m], x, A, B)
         fill_moments(moments, A, B, parameters, x, v)
 

@@ -167,7 +167,7 @@ class RowBlocks:
     ) -> tuple[Running, Responses]:
         """A belief after the rows of one block, one by one, and the channel's responses."""
         running = Running(*(np.array(part) for part in running))  # what arrives is read-only
-        responses = Responses(np.empty(len(y)), np.empty(len(y)))
+        responses = Responses.empty(len(y))
         self._blocks[position].design.online(running, y, channel, prior, responses)
         return running, responses
 

@@ -37,10 +37,17 @@ def private(tilt: Tilt, moments: Moments) -> Running:
 
 
 class Responses(NamedTuple):
-    """The channel's response to each row, (M,) each, filled row by row."""
+    """What was known of each row before it, and the channel's response, (M,) each."""
 
+    omega: Array
+    V: Array
     g: Array
     curvature: Array
+
+    @classmethod
+    def empty(cls, rows: int) -> Responses:
+        """For so many rows, to be filled row by row."""
+        return cls(*np.empty((4, rows)))
 
 
 def one_by_one(
@@ -58,13 +65,14 @@ def one_by_one(
     A, B, mean, var = running
     for m, (where, entries) in enumerate(rows):
         squares, here = np.square(entries), slice(m, m + 1)
-        omega, V = entries @ mean[where], squares @ var[where]
-        g, curvature = channel.at(here).output(y[here], np.atleast_1d(omega), np.atleast_1d(V))
+        omega, V = np.atleast_1d(entries @ mean[where]), np.atleast_1d(squares @ var[where])
+        g, curvature = channel.at(here).output(y[here], omega, V)
         A[where] += curvature * squares
         B[where] += g * entries + curvature * squares * mean[where]
         own = prior.at(where, len(mean))
         mean[where], var[where] = own.moments(A[where], B[where])
-        responses.g[m], responses.curvature[m] = g[0], curvature[0]
+        for all_rows, one in zip(responses, (omega, V, g, curvature), strict=True):
+            all_rows[m] = one[0]
 
 
 class Columns(ABC):

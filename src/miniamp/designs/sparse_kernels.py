@@ -131,11 +131,12 @@ def online(
     B: Array,
     x: Array,
     v: Array,
+    omega: Array,
+    V: Array,
     g: Array,
     response: Array,
 ) -> None:
     """Each row in turn, as in the dense kernel; only coefficients with an entry are touched."""
-    omega, V = np.empty(1), np.empty(1)
     longest = np.uint32(0)
     for m in range(len(y)):
         longest = max(longest, ends[m + 1] - ends[m])
@@ -148,9 +149,9 @@ def online(
     some_parameters = parameters.copy() if len(parameters) == 1 else parameters[:longest].copy()
     for m in range(len(y)):
         here, n = slice(m, m + 1), ends[m + 1] - ends[m]
-        forth(entries, places, ends[m : m + 2], x, v, omega, V)
+        forth(entries, places, ends[m : m + 2], x, v, omega[here], V[here])
         own = numbers if len(numbers) == 1 else numbers[here]
-        fill_output(output, y[here], omega, V, own, g[here], response[here])
+        fill_output(output, y[here], omega[here], V[here], own, g[here], response[here])
         for k in range(n):
             q, i = np.float64(entries[ends[m] + k]), places[ends[m] + k]
             a = response[m] * q * q

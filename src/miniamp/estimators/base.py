@@ -256,6 +256,15 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         return self._learned.history.with_theory()
 
     @property
+    def log_evidence_(self) -> float:
+        """Log-density of all y so far, each batch given those before it; nan where unknown.
+
+        Of models of the same rows the one with the highest is the most probable. Unknown after
+        merging, and after a batch that could not be solved.
+        """
+        return float(self._learned.history[-1].get("log_evidence_sum", np.nan))
+
+    @property
     def health_(self) -> HealthReport:
         """What is wrong with the model, in plain words; empty when all is well."""
         return diagnose(self._learned.history)

@@ -50,6 +50,7 @@ class Entry(TypedDict, total=False):
     remedy: str
     health: float
     log_evidence: float  #: log-density of the batch given all before it, where it is known
+    log_evidence_sum: float  #: of all batches so far; nan once one of them is not known
     mean_variance: float
     noise_var: float
     noise_learned: bool

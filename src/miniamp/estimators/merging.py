@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -229,7 +229,8 @@ def _one_after_the_other(a: FitState, b: FitState) -> History:
     for entry in later:
         entry["batch"] += batches
         entry["rows_seen"] += a.rows
-    later[-1].pop("theory_precision", None)
+    for name in ("theory_precision", "log_evidence_sum"):  # rows of b were not predicted by a's
+        cast("dict[str, float]", later[-1]).pop(name, None)
     return History([*a.history.with_theory(), *later])
 
 

@@ -85,6 +85,8 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
         One entry per batch, the latest 10,000: rows, iterations, solver, score and error of the
         predictions before learning, mean variance, hyper-parameters, conflicts. Rows of small
         batches are absorbed in groups of 32, which have one entry together.
+    log_evidence_ : float
+        Log-density of all y so far, each batch given those before it; nan where unknown.
     health_ : HealthReport
         What is wrong with the model, in plain words; empty when all is well.
     n_features_in_ : int

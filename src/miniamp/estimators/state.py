@@ -242,8 +242,10 @@ class FitState:
             entry["conflicts"] = conflicts
         evidence = float(sum(info.log_evidence for info in infos))
         if np.isfinite(evidence):
-            volume = sum(float(np.log(scale)) for _, scale in units)
-            entry["log_evidence"] = evidence - count * volume
+            # In the units of y: a density, which is smaller by the scale for each row.
+            evidence -= len(rows) * sum(float(np.log(scale)) for _, scale in units)
+            before = self.history[-1].get("log_evidence_sum", np.nan) if self.history else 0.0
+            entry["log_evidence"], entry["log_evidence_sum"] = evidence, before + evidence
         if rows.left_out:
             entry["sampled"] = len(rows)
         if rows.weights is not None:

@@ -36,7 +36,8 @@ def adf(belief: Posterior, Phi: Given, y: Given, channel: Channel) -> tuple[Post
     -------
     belief : Posterior
     info : Info
-        One iteration per row; `trace` has one entry, the change of the estimate by all rows.
+        One iteration per row; `trace` has one entry, the change of the estimate by all rows, and
+        `log_evidence` is the sum of the log-probabilities that each row had before it was seen.
 
     Examples
     --------
@@ -50,7 +51,7 @@ def adf(belief: Posterior, Phi: Given, y: Given, channel: Channel) -> tuple[Post
     check_columns(rows.design, belief)
     before = belief.total
     running = private(before, belief.moments)
-    responses = Responses(np.empty(rows.rows), np.empty(rows.rows))
+    responses = Responses.empty(rows.rows)
     moments = Moments(running.mean, running.var)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused just below
         rows.design.online(running, rows.y, channel, belief.prior, responses)
@@ -59,6 +60,7 @@ def adf(belief: Posterior, Phi: Given, y: Given, channel: Channel) -> tuple[Post
             True,
             np.array([relative_change(moments, belief.moments)]),
             health(responses.g, responses.curvature),
+            log_evidence=float(np.sum(channel.log_partition(rows.y, responses.omega, responses.V))),
         )
     if not np.isfinite(info.trace[0]):
         raise conflict(info, "the estimate is no longer finite")

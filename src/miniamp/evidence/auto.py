@@ -180,6 +180,9 @@ class AutoBatch(DrawnRows[Chosen]):
         trace, step = self._chosen(choice).refine_all(belief, estimate, inner, stop)
         return trace, None if step is None else _outer(step, choice)
 
+    def log_evidence(self, belief: Posterior, step: AutoStep) -> float:
+        return self._chosen(step.memory.choice).log_evidence(belief, _inner(step))
+
     def conclude(self, belief: Posterior, step: AutoStep) -> Posterior:
         return self._chosen(step.memory.choice).conclude(belief, _inner(step))
 

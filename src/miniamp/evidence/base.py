@@ -97,6 +97,9 @@ class DrawnRows(Generic[MemoryT]):
     def remedies(self) -> Iterable[tuple[str, Self]]:
         return ()
 
+    def log_evidence(self, belief: Posterior, step: Step[Tilt, Moments, MemoryT]) -> float:
+        raise NotImplementedError
+
     def conclude(self, belief: Posterior, step: Step[Tilt, Moments, MemoryT]) -> Posterior:
         return belief.tilted(step.tilt)
 
@@ -133,12 +136,16 @@ class DrawnRows(Generic[MemoryT]):
         omega + V g(omega) is the mean of z.
         """
         z, V = self.design.forecast(step.estimate.mean, step.estimate.var)
+        return self._backwards(z, V), V
+
+    def _backwards(self, z: Array, V: Array) -> Array:
+        """The omega for which z is the posterior mean of N(omega, V) seen through the channel."""
         omega = z
         for _ in range(NEWTON):
             g, curvature = self.channel.output(self.y, omega, V)
             rest = np.maximum(1.0 - V * curvature, np.finfo(np.float64).eps)
             omega = omega - (omega + V * g - z) / rest
-        return omega, V
+        return omega
 
     def adapted(
         self, belief: Posterior, step: Step[Tilt, Moments, MemoryT], *, sound: bool
@@ -333,6 +340,14 @@ def relative_change(new: Moments, old: Moments) -> float:
     scale = np.sqrt(power(new))
     change = float(np.mean(np.abs(new.mean - old.mean)))
     return change / scale if scale > 0.0 else change
+
+
+def tilt_evidence(belief: Posterior, step: Step[Tilt, Moments, MemoryT]) -> float:
+    """Minus the relative entropy of the coefficients after `step` from the belief before it."""
+    before, tilt, (x, v) = belief.total, step.tilt, step.estimate
+    after = before + tilt
+    each = belief.prior.log_partition(after.A, after.B) + 0.5 * tilt.A * (v + np.square(x))
+    return float(np.sum(each - tilt.B * x - belief.prior.log_partition(before.A, before.B)))
 
 
 def power(moments: Moments) -> float:

@@ -20,6 +20,7 @@ from miniamp.evidence.base import (
     power,
     ratio,
     relative_change,
+    tilt_evidence,
 )
 from miniamp.info import Stop
 from miniamp.kernel import flat
@@ -138,6 +139,23 @@ class Batch(DrawnRows[Past | None]):
         )
         sweep = Sweep(pull[last], curvature, g[last], mean_square, mean_curvature)
         return trace[:done].tolist(), step._replace(memory=Past(sweep, step))
+
+    def log_evidence(self, belief: Posterior, step: AmpStep) -> float:
+        """The Bethe log-evidence of the rows, stationary where the iteration has converged.
+
+        sum_i [log Z_x(A + A_i, B + B_i) - log Z_x(A, B) + A_i (v_i + x_i^2)/2 - B_i x_i]
+        + sum_mu [log Z_z(y, omega, V) + V g^2/2], with omega = Phi x - V g and V = Phi^2 v: one
+        more product with the rows.
+        """
+        z, V = self.design.forecast(*step.estimate)
+        past = step.memory
+        if past is not None and past.sweep.memory.shape == z.shape:
+            omega = z - V * past.sweep.memory
+        else:  # g has stayed with distant rows, or was not kept
+            omega = self._backwards(z, V)
+        moved = np.square(z - omega) / np.where(V > 0.0, V, 1.0)
+        rows = self.channel.log_partition(self.y, omega, V) + 0.5 * moved
+        return tilt_evidence(belief, step) + float(np.sum(rows))
 
     def _silent(self, sweep: Sweep, before: Sweep) -> bool:
         """Whether rows without noise, all fitted, have nothing to say any more.

@@ -58,6 +58,14 @@ class StackSolution(NamedTuple):
     joint: Joint
     sites: Sites
 
+    @property
+    def rows(self) -> RowSites:
+        return self.stack.rows
+
+    @property
+    def log_det(self) -> float:
+        return self.joint.log_det
+
     def left_out(self) -> tuple[Array, Array]:
         """Mean and variance of each new row . x without the row itself, (M,) each."""
         stack, rows = self.stack, self.stack.rows

@@ -9,7 +9,7 @@ from scipy import linalg
 
 from miniamp.arrays import Array
 from miniamp.designs import Design
-from miniamp.evidence.linear import ROUNDING, TINY, RowSites, Sites, cholesky
+from miniamp.evidence.linear import ROUNDING, TINY, RowSites, Sites, cholesky, log_det
 from miniamp.posterior import Posterior
 from miniamp.tilt import Tilt
 
@@ -78,6 +78,7 @@ class DualSolution:
         K *= self._root
         K[np.diag_indices_from(K)] += 1.0
         self._lower = cholesky(K)
+        self.log_det = log_det(self._lower)
         #: K^-1 (t - Phi D linear), in units of the rows' noise
         off = rows.linear / self._root - self._root * start
         self._g = linalg.cho_solve((self._lower, True), off, check_finite=False)

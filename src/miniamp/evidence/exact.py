@@ -203,10 +203,9 @@ class ExactBatch(DrawnRows[Round]):
         except np.linalg.LinAlgError:  # beyond working precision: absorb reports it by name
             return Step(NO_TILT, estimate, memory, change=np.nan, health=np.nan, solver="exact")
         if number == 1 or past.count == 0.0:
-            before = (past.misfit, past.log_evidence) if past.count else (0.0, 0.0)
+            misfit, log_evidence = self._compared(past, seen)
             memory = memory._replace(
-                health=max(seen.misfit - before[0], 0.0) / self._expected_misfit(),
-                log_evidence=seen.log_evidence - before[1],
+                health=misfit / self._expected_misfit(), log_evidence=log_evidence
             )
         following, factor, change = self._learned(belief, memory)
         last = number >= (ROUNDS if past.count else FIRST_ROUNDS)
@@ -224,8 +223,10 @@ class ExactBatch(DrawnRows[Round]):
             solver="exact",
             reason=self.reason,
             carried_by=2.0 * self.known if self.learns_noise and self.known else np.inf,
-            log_evidence=memory.log_evidence,
         )
+
+    def log_evidence(self, belief: Posterior, step: ExactStep) -> float:
+        return step.memory.log_evidence
 
     def conclude(self, belief: Posterior, step: ExactStep) -> Posterior:
         prior, factor = belief.prior, step.memory.factor
@@ -293,6 +294,21 @@ class ExactBatch(DrawnRows[Round]):
         if remembered is None:
             return Information(np.zeros((N, N)), np.zeros(N), 0.0, 0.0, noise, *belief.gaussian())
         return remembered.information(noise, self.known, belief.gaussian)
+
+    def _compared(self, past: Information, seen: Information) -> tuple[float, float]:
+        """Squared residuals and distance from the past, a chi-squared, and the log-evidence.
+
+        From the rows themselves: a difference of the sums of squares of all rows would lose the
+        digits that the noise has less than y (7 of 16 at a noise of 1e-8).
+        """
+        mean, width = seen.solution.mean, seen.precision
+        away, volume = mean - seen.linear / width, float(np.sum(np.log(width)))
+        if past.count:
+            away, volume = mean - past.solution.mean, past.solution.log_det
+        rows = float(self._noise()[1] @ np.square(self.y - self.design.times(mean)))
+        misfit = (rows + float(away @ past.S @ away)) / seen.noise + float(width @ np.square(away))
+        noise = (seen.count - past.count) * float(np.log(2.0 * np.pi * seen.noise))
+        return misfit, -0.5 * (noise + seen.solution.log_det - volume + misfit)
 
     def _learned(self, belief: Posterior, memory: Round) -> tuple[Information, float, float]:
         """After one step of MacKay's fixed point: the information, the factor, and the change.

@@ -211,7 +211,7 @@ class FactorBatch(WholeEvidence):
         return Factors.after(belief, step.tilt, step.memory.mean, evidence)
 
     def log_evidence(self, belief: Posterior, step: FactorStep) -> float:
-        """Bethe estimate of log P(Y | belief) - log P(Y | w = 0), stationary at convergence.
+        """Bethe estimate of log P(Y | belief), stationary at convergence.
 
         With mean_field the variational lower bound instead.
         """
@@ -232,7 +232,8 @@ class FactorBatch(WholeEvidence):
         if self.mean_field:
             pairs += np.vdot(U.total, V.total)
         overlap = np.vdot(V.product, U.mean)
-        return float(of_u + of_v + conjugate + overlap - 0.5 * beta * pairs)
+        gain = of_u + of_v + conjugate + overlap - 0.5 * beta * pairs
+        return float(gain) + self.scores.log_null
 
     def remedies(self) -> Iterable[tuple[str, Self]]:
         yield "damping", self._but(damping=max(self.damping, CAREFUL_DAMPING))

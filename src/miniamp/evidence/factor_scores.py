@@ -30,7 +30,8 @@ class FactorScores:
     Any channel is thereby a Gaussian one of noise 1/beta. A sparse Y is never densified: where an
     absent entry (a zero) has a score of its own, as a count has, J is a sparse matrix plus that
     constant. Where the channel has one hyper-parameter a row of Y, rows are brought to unit Fisher
-    information: the factor that is inferred is then sqrt(fisher_i) U_i.
+    information: the factor that is inferred is then sqrt(fisher_i) U_i. `log_null` is
+    log P(Y | w = 0).
 
     Parameters
     ----------
@@ -68,6 +69,7 @@ class FactorScores:
             self.J: Any = weight[:, None] * rows.score(values)
             self.absent = np.zeros(self.shape[0])
             self.square = float(np.vdot(self.J, self.J))
+            self.log_null = float(np.sum(rows.log_partition(values, 0.0, 0.0)))
             return
         at = (
             values.indices
@@ -81,6 +83,9 @@ class FactorScores:
         self.J = values._with_data(full - self.absent[at])
         empty = self.shape[1] - np.bincount(at, minlength=self.shape[0])
         self.square = float(np.vdot(full, full) + empty @ np.square(self.absent))
+        none = channel.log_partition(np.zeros(self.shape[0]), 0.0, 0.0)
+        stored = float(np.sum(each.log_partition(values.data, 0.0, 0.0)))
+        self.log_null = stored + float(np.sum(empty * none))
 
     def times(self, V: Array) -> Array:
         """J V, (N, R)."""
@@ -129,6 +134,7 @@ class FarScores(FactorScores):
         self._made = rows.derive(functools.partial(_scores_here, channel=channel, scale=scale))
         self.beta = float(self._made.each("beta")[0])
         self.square = float(sum(self._made.each("square")))
+        self.log_null = float(sum(self._made.each("log_null")))
 
     def times(self, V: Array) -> Array:
         """J V, (N, R)."""

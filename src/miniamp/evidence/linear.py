@@ -54,6 +54,11 @@ class Sites(NamedTuple):
     linear: Array  #: (N,)
     held: int = 0  #: how many could not take the variance they were to have
 
+    def misfit(self, mean: Array) -> float:
+        """Sum of squared distances from the sites' means, in their standard deviations."""
+        root = np.sqrt(self.precision)
+        return float(np.sum(np.square(root * mean - self.linear / root)))
+
     def towards(self, other: Sites, step: ArrayOrFloat) -> Sites:
         """A step in natural parameters, which keeps precisions positive."""
         return Sites(
@@ -116,6 +121,16 @@ class Marginals(Protocol):
 class Solution(Marginals, Protocol):
     """`Marginals`, and what else is asked once the sites have settled."""
 
+    @property
+    def sites(self) -> Sites:
+        """The sites of the coefficients, and `rows`, those of the new rows."""
+
+    @property
+    def rows(self) -> RowSites: ...
+    @property
+    def log_det(self) -> float:
+        """Of 1 + R D R', with R all rows in units of their noise: what they know of the sites."""
+
     def left_out(self) -> tuple[Array, Array]:
         """Mean and variance of each new row . x without the row itself, (M,) each."""
 
@@ -160,6 +175,16 @@ class Joint(NamedTuple):
     D: Array  #: (N,) 1/precision
     lower: Array  #: Cholesky factor of K = 1 + R D R'
     white: Array  #: lower^-1 (t - R D gamma)
+
+    @property
+    def log_det(self) -> float:
+        """Of K."""
+        return log_det(self.lower)
+
+    @property
+    def volume(self) -> float:
+        """See `log_mass`."""
+        return self.log_det + float(self.white @ self.white)
 
     def variance_of(self, rows: Array) -> Array:
         """Variance of rows . x, (M,)."""
@@ -214,6 +239,11 @@ def cholesky(K: Array) -> Array:
         if np.isfinite(lower[-1, -1]):
             return np.asarray(lower)
     raise np.linalg.LinAlgError("rows beyond working precision")
+
+
+def log_det(lower: Array) -> float:
+    """Log-determinant of the matrix with this Cholesky factor."""
+    return 2.0 * float(np.sum(np.log(np.diagonal(lower))))
 
 
 class RowSpectrum:
@@ -306,6 +336,22 @@ def tail_precision(belief: Posterior, field: Tilt) -> Array:
     return np.asarray(1.0 / np.maximum(var, TINY) - field.A)
 
 
+def log_mass(base: Posterior, sites: Sites, field: Tilt, volume: float, *, exact: bool) -> float:
+    """Log-integral of the prior, the tilt and rows exp(-|t - R x|^2/2), by expectation propagation.
+
+    `volume` is log det(1 + R D R') + |t - R m|^2 + `sites.misfit(m)` at the mean m: minus twice the
+    integral with the sites, normalised. Each coefficient then replaces its site by its prior and
+    tilt under the field of the rows; where these are Gaussian (`exact`) that changes nothing, and
+    differences of large numbers are avoided.
+    """
+    if exact:
+        return -0.5 * volume
+    (L, gamma), total = sites[:2], base.tilt + field
+    gaussians = np.log1p(field.A / L) + gamma**2 / L - (gamma + field.B) ** 2 / (L + field.A)
+    each = base.prior.log_partition(total.A, total.B) + 0.5 * gaussians
+    return float(np.sum(each)) - 0.5 * volume
+
+
 def sites_of(belief: Posterior) -> Sites:
     """The sites behind a belief: its prior and tilt as Gaussians, one per coefficient."""
     remembered = belief.remembered
@@ -319,9 +365,19 @@ def row_moments(belief: Posterior, rows: Design) -> tuple[Array, Array]:
     The mean is that of the Gaussian behind the belief, which keeps to the remembered rows where the
     marginals of undecided coefficients, each on its own, do not quite add up to them.
     """
-    remembered = belief.remembered
-    if remembered is None:
+    joint = None if belief.remembered is None else known(belief, sites_of(belief))
+    return moments_of(belief, rows, joint)
+
+
+def known(belief: Posterior, sites: Sites) -> Joint:
+    """The Gaussian of the remembered rows under these sites."""
+    assert belief.remembered is not None
+    return solve(belief.remembered.rows, belief.remembered.targets, sites)
+
+
+def moments_of(belief: Posterior, rows: Design, joint: Joint | None) -> tuple[Array, Array]:
+    """Mean and variance of rows . x under a belief and the Gaussian of the rows it remembers."""
+    if joint is None:
         return rows.times(belief.mean), rows.row_variances(None, belief.var)
-    joint = solve(remembered.rows, remembered.targets, sites_of(belief))
     # Rows that are known exactly have no variance, and its rounding may be below zero.
     return rows.times(joint.mean), np.maximum(rows.row_variances(joint.root, joint.D), 0.0)

@@ -13,7 +13,7 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.channels.gaussian import NOISE_FLOOR, Gaussian
 from miniamp.designs.sequential import Columns, private
-from miniamp.evidence.base import DrawnRows, check_columns, relative_change
+from miniamp.evidence.base import DrawnRows, check_columns, relative_change, tilt_evidence
 from miniamp.info import Adaptation
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt
@@ -100,6 +100,13 @@ class MeanFieldBatch(DrawnRows[Fit]):
             change=relative_change(new, estimate),
             health=power / memory.noise,
         )
+
+    def log_evidence(self, belief: Posterior, step: MeanFieldStep) -> float:
+        """The variational lower bound, under the noise of this batch where that is learned."""
+        (noise, residual), var = step.memory, step.estimate.var
+        misfit = float(np.vdot(residual, residual) + np.vdot(self._columns.power, var)) / noise
+        rows = self.rows * float(np.log(2.0 * np.pi * noise)) + misfit
+        return tilt_evidence(belief, step) - 0.5 * rows
 
     def cavity(self, step: MeanFieldStep) -> tuple[Array, Array]:
         """Refused: mean field knows no row without itself, and what it says of it is too sure."""

@@ -24,9 +24,11 @@ from miniamp.evidence.linear import (
     RowSites,
     Sites,
     Solution,
+    known,
+    log_mass,
     match,
     match_in_common,
-    row_moments,
+    moments_of,
     sites_of,
 )
 from miniamp.posterior import Moments, Posterior
@@ -53,6 +55,9 @@ WIDER = 2.0
 RISEN = 10.0
 #: Rows with fewer stored entries than this share are solved as they are, not as a dense matrix.
 SPARSE = 0.25
+#: A variance in units of a row's noise, at which the constant factor of a Gaussian row is taken.
+#: Any is exact where there is noise; without noise a large one does not see the floor in its place.
+WIDE = 1e6
 #: Sites that agree this well under two different beliefs are taken as the same under all.
 SAME = 1e-6
 
@@ -67,6 +72,7 @@ class RobustState(NamedTuple):
     common: bool = True  #: the sites of the coefficients share their scale
     iterations: int = 0
     exact: bool = False  #: prior and tilt are Gaussian: the sites of the coefficients stay too
+    past: float = 0.0  #: the `volume` of the remembered rows, where that is exact
     linear: Linear | None = None  #: all rows under their sites, while these stay as they are
     quick: Quick | None = None  #: the same, decomposed
     seen: Sites | None = None  #: the sites of the coefficients behind the last step
@@ -124,20 +130,26 @@ class RobustBatch(DrawnRows[RobustState]):
     def _dual(self, belief: Posterior) -> bool:
         return belief.memory == 0 and solves_on_rows(self.design)
 
+    def _rows(self, belief: Posterior) -> Design:
+        return self.design if self._dual(belief) else self._held
+
     def start(self, belief: Posterior) -> tuple[Moments, RobustState]:
         check_columns(self.design, belief)
-        omega, V = row_moments(belief, self.design if self._dual(belief) else self._held)
+        base, remembered = belief.remembering(None), belief.remembered
+        sites = sites_of(base)
+        exact, past = is_gaussian(base, sites), None
+        if remembered is not None:
+            past = known(belief, sites if exact else sites_of(belief))
+        omega, V = moments_of(belief, self._rows(belief), past)
         V = np.maximum(V, TINY)
         left = min(1.0, belief.size / self.rows)  # of V, when so many rows have been seen
         rows, fixed = first_sites(self.channel, self.y, omega, V, left)
         before = health(*self.channel.output(self.y, omega, V))
-        # Relative scales are the prior's and the tilt's, the rest is what remembered rows said.
-        base, remembered = belief.remembering(None), belief.remembered
-        sites = sites_of(base)
-        exact = is_gaussian(base, sites)
         if remembered is not None and not exact:
+            # Relative scales are the prior's and the tilt's, the rest is what these rows said.
             sites = match_in_common(base, remembered.field, sites)[1]
-        return belief.moments, RobustState(sites, rows, fixed, before, exact=exact)
+        volume = 0.0 if past is None else past.volume
+        return belief.moments, RobustState(sites, rows, fixed, before, exact=exact, past=volume)
 
     def refine(self, belief: Posterior, estimate: Moments, memory: RobustState) -> RobustStep:
         try:
@@ -145,6 +157,33 @@ class RobustBatch(DrawnRows[RobustState]):
         except np.linalg.LinAlgError:  # beyond working precision: absorb reports it by name
             nothing = Tilt(np.zeros(()), np.zeros(()))
             return Step(nothing, estimate, memory, change=np.nan, health=np.nan, solver="robust")
+
+    def log_evidence(self, belief: Posterior, step: RobustStep) -> float:
+        """Free energy of expectation propagation: exact where prior, tilt and channel are Gaussian.
+
+        The Gaussian integral over all sites, times the factor by which each prior and each row
+        differs in mass from its site, over the same of the belief before. One product with the
+        rows, and one solution for the remembered rows where there are any.
+        """
+        state, solution = step.memory, _solution(step.memory)
+        base, seen, m = belief.remembering(None), belief.remembered, solution.mean
+        z = self._rows(belief).times(m)
+        precision, root = solution.rows.precision, np.sqrt(solution.rows.precision)
+        target = solution.rows.linear / root
+        omega, V = (z, WIDE / precision) if state.fixed else solution.left_out()
+        spread, off = 1.0 + precision * V, np.square(target - root * omega)
+        rows = self.channel.log_partition(self.y, omega, V) + 0.5 * (np.log(spread) + off / spread)
+        misfit = float(np.sum(np.square(target - root * z))) + solution.sites.misfit(m)
+        before = -0.5 * state.past if state.exact else base.log_partition()
+        if seen is not None:
+            misfit += float(np.sum(np.square(seen.targets - seen.rows @ m)))
+        if seen is not None and not state.exact:
+            own = match_in_common(base, seen.field, sites_of(base))[1]
+            joint = known(belief, own)
+            before = log_mass(base, own, joint.field, joint.volume, exact=False)
+        volume = solution.log_det + misfit
+        after = log_mass(base, solution.sites, solution.field, volume, exact=state.exact)
+        return float(np.sum(rows)) + after - before
 
     def conclude(self, belief: Posterior, step: RobustStep) -> Posterior:
         return _solution(step.memory).absorbed(belief)

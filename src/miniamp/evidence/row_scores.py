@@ -14,7 +14,7 @@ from scipy import linalg
 from miniamp.arrays import Array
 from miniamp.designs import Design
 from miniamp.evidence.information import InformationPosterior
-from miniamp.evidence.linear import ROUNDING, RowSites, cholesky
+from miniamp.evidence.linear import ROUNDING, RowSites, cholesky, log_det
 
 #: Rows whose variances are computed at a time.
 BLOCK = 2048
@@ -38,6 +38,7 @@ class TiedScores(Protocol):
 
     var: Array  #: (M,)
     rest: Array  #: (M,) 1 - precision var: the part that a score would be known less without itself
+    log_det: float  #: of the inverse covariance after the sites over that before
 
     def moved(self, change: Array) -> tuple[Array, Array]:
         """How means and pulls move when other pulls are wanted by `change`, (M,) each."""
@@ -83,6 +84,7 @@ class _TiedRows:
         K *= root[:, None]
         K[np.diag_indices_from(K)] += 1.0
         lower = cholesky(K)
+        self.log_det = log_det(lower)
         inverse, _ = linalg.lapack.dpotri(lower, lower=1, overwrite_c=1)
         self.rest = np.diagonal(inverse).copy()
         # (C^-1 + T)^-1 = T^-1/2 (1 - K^-1) T^-1/2, without a product of matrices.
@@ -117,6 +119,7 @@ class _TiedColumns:
         self.rows, self.precision = space.rows, precision
         weighted = space.rows * np.sqrt(precision)[:, None]
         self.lower = cholesky(space.belief.precision + weighted.T @ weighted)
+        self.log_det = log_det(self.lower) - log_det(space.belief.lower)
         self.var = _row_variances(self.lower, space.rows)
         self.rest = np.maximum(1.0 - precision * self.var, ROUNDING)
 

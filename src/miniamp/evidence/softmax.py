@@ -151,6 +151,7 @@ class SoftmaxState(NamedTuple):
     sites: RowSites
     left_out: Moments  #: the scores of each row without itself, (M, K) each
     iterations: int = 0
+    log_det: float = 0.0  #: how much narrower the rows have made the belief
 
 
 SoftmaxStep = Step[RowSites, Moments, SoftmaxState]
@@ -259,7 +260,9 @@ class SoftmaxBatch:
         return Step(
             tilt=sites,
             estimate=Moments(omega, V),
-            memory=SoftmaxState(state.spaces, pull, sites, left_out, iterations),
+            memory=SoftmaxState(
+                state.spaces, pull, sites, left_out, iterations, sum(one.log_det for one in tied)
+            ),
             change=change,
             # One wrong label among certain ones is an outlier, not a conflict of the batch.
             health=(1.0 + error) / (1.0 + float(np.sum(expected))),
@@ -304,6 +307,15 @@ class SoftmaxBatch:
             if _deviation(step * shift, V) < STILL or step < SHORT:
                 break
         return omega, pull
+
+    def log_evidence(self, belief: SoftmaxPosterior, step: SoftmaxStep) -> float:
+        """The variational lower bound: E log p_y less the relative entropy from the belief."""
+        (omega, V), state = step.estimate, step.memory
+        start = np.stack([one.omega for one in state.spaces], axis=1)
+        total = self.channel.joint_output(omega, V)[2]
+        fit = self.weights @ (omega[np.arange(self.rows), self.labels] - total)
+        moved = np.vdot(state.pull, omega - start) - np.vdot(state.sites.precision, V)
+        return float(fit - 0.5 * (state.log_det + moved))
 
     def refine_all(
         self, belief: SoftmaxPosterior, estimate: Moments, memory: SoftmaxState, stop: Stop
