@@ -167,3 +167,45 @@ def test_weights_repeat_rows():
     np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-9)
     nearly = MiniAMPClassifier().fit(X, y, sample_weight=times * (1.0 + 1e-9))
     np.testing.assert_allclose(nearly.coef_, repeated.coef_, rtol=0.15)
+
+
+def imbalanced(rng, rows):
+    """One row in twenty is of the class "yes", one unit away from the others."""
+    y = np.where(rng.random(rows) < 0.05, "yes", "no")
+    return rng.normal(size=(rows, 2)) + (y == "yes")[:, None], y
+
+
+@pytest.mark.parametrize("prior", ["gaussian", "laplace"])
+def test_balanced_classes_are_found_equally_well(prior):
+    """2000 rows, seed 5: without weights nearly all of the rare class are missed."""
+    X, y = imbalanced(np.random.default_rng(5), 2000)
+    recalls = {}
+    for weight in (None, "balanced", {"yes": 19.0}):
+        predicted = MiniAMPClassifier(prior, class_weight=weight).fit(X, y).predict(X)
+        recalls[str(weight)] = [np.mean(predicted[y == c] == c) for c in ("no", "yes")]
+    assert recalls["None"][1] < 0.3
+    # At distance sqrt(2) balanced classes are recalled with ndtr(sqrt(2)/2) = 0.76 +- 0.04.
+    assert np.allclose(recalls["balanced"], 0.76, atol=0.12)
+    assert np.allclose(recalls["{'yes': 19.0}"], recalls["balanced"], atol=0.05)
+
+
+def test_balanced_weights_of_a_stream_are_those_of_the_rows_so_far(tmp_path):
+    X, y = imbalanced(np.random.default_rng(6), 3000)
+    model = MiniAMPClassifier(class_weight="balanced")
+    for part in np.array_split(np.arange(3000), 10):
+        model.partial_fit(X[part], y[part], classes=["no", "yes"])
+    assert model.class_count_.tolist() == [np.sum(y == "no"), np.sum(y == "yes")]
+    assert model.health_.well  # probabilities of other shares are not taken for overconfidence
+    whole = MiniAMPClassifier(class_weight="balanced").fit(X, y)
+    assert np.allclose(model.coef_, whole.coef_, atol=3.0 * whole.coef_std_.max())
+    assert np.mean(model.predict(X) == whole.predict(X)) > 0.97
+    model.save(tmp_path / "m.amp")
+    again = MiniAMPClassifier.load(tmp_path / "m.amp")
+    assert again.partial_fit(X, y).class_count_.tolist() == (2 * whole.class_count_).tolist()
+
+
+@pytest.mark.parametrize("weight", ["even", {"maybe": 2.0}, {"yes": -1.0}])
+def test_class_weights_that_make_no_sense_are_refused(weight):
+    X, y = imbalanced(np.random.default_rng(7), 100)
+    with pytest.raises(ValueError, match="class_weight"):
+        MiniAMPClassifier(class_weight=weight).fit(X, y)

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from arviz import InferenceData
 
 #: Attributes that are labels of features and targets.
-LABELS = ("feature_names_in_", "classes_", "target_names_in_")
+LABELS = ("feature_names_in_", "classes_", "class_count_", "target_names_in_")
 
 
 class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimator):
@@ -133,7 +133,9 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         rng: np.random.RandomState,
     ) -> FitState:
         """The state after rows that are on a cluster, or too many to be in memory at once."""
-        Y = self._targets(settings, np.asarray(plain(y)))
+        target = np.asarray(plain(y))
+        Y = self._targets(settings, target)
+        sample_weight = self._weights(target, sample_weight)
         state = FitState(settings, X.shape[1], Y.shape[1])
         client = current_client(X) if sample_weight is None else None
         if client is not None:
@@ -169,6 +171,9 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
             settings = self._settings()
             rows = self._rows(settings, X, y, sample_weight, reset=first)
             shape = rows.X.shape[1], rows.Y.shape[1]
+            if not first and shape[1] != self._state.targets:
+                before = f"{self._state.targets} as before"
+                raise checks.refuse("y", f"{shape[1]} columns", before, "call fit to start over")
             state = FitState(settings, *shape) if first else self._state.under(settings)
             self._state = self._next(state, rows)
         return self
@@ -214,6 +219,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
             require_measurable("X", values)
         Y = self._targets(settings, target)
         require_measurable("y", Y)
+        weights = self._weights(target, weights)
         if weights is not None:
             weights = _check_sample_weight(
                 plain(weights), values, dtype=np.float64, ensure_non_negative=True
@@ -228,6 +234,10 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
     @abstractmethod
     def _targets(self, settings: ModelSettings, y: NDArray[np.generic]) -> Array:
         """Targets (M, K) as the channel takes them."""
+
+    def _weights(self, y: NDArray[np.generic], weights: Given) -> Given:
+        """The weights of the rows, as given or changed by those of their classes."""
+        return weights
 
     # Asking.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Self, cast
 
 import numpy as np
@@ -9,17 +11,19 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
+from miniamp.channels.base import Channel
 from miniamp.errors import InvalidTypeError
 from miniamp.estimators.base import StreamingEstimator
 from miniamp.estimators.rows import ACCEPTED, Matrix
 from miniamp.estimators.saving import all_or_nothing
-from miniamp.estimators.scoring import class_probabilities, score_labels
+from miniamp.estimators.scoring import class_probabilities, score_labels, score_reweighted
 from miniamp.estimators.settings import LABELS, ModelSettings
 from miniamp.posterior import Posterior
+from miniamp.priors import ScalarPrior
 
 
 class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
@@ -31,13 +35,22 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
     (50 million numbers in all matrices) each class is learned against all others. Probabilities
     account for the uncertainty of the coefficients.
 
-    Parameters are those of `MiniAMPRegressor`; `noise` is the variance of the noise on the margin,
-    1 by default, which sets the scale of the coefficients, or a channel: channels.Logistic().
+    Parameters
+    ----------
+    class_weight : None, "balanced" or dict
+        Weights of the classes, by label; those not listed have weight 1. "balanced" weighs a class
+        by rows / (K * rows of the class): `fit` counts all rows, `partial_fit` those so far, with
+        the new batch. Probabilities are then those of rows with balanced classes.
+    prior, noise, ...
+        As for `MiniAMPRegressor`; `noise` is the variance of the noise on the margin, 1 by default,
+        which sets the scale of the coefficients, or a channel: channels.Logistic().
 
     Attributes
     ----------
     classes_ : (K,) array
         The labels.
+    class_count_ : (K,) array
+        Number of rows of each class so far.
     coef_, coef_std_, inclusion_probability_ : (1, N) or (K, N) arrays
     intercept_ : (1,) or (K,) array
     posterior_ : Posterior, or list of K
@@ -58,8 +71,44 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
     """
 
     classes_: NDArray[np.generic]
+    class_count_: Array
     _channel = LABELS
     _score = score_labels
+
+    def __init__(
+        self,
+        prior: str | ScalarPrior = "gaussian",
+        *,
+        noise: str | float | Channel = "learn",
+        class_weight: str | Mapping[str | float, float] | None = None,
+        batch_size: int | str = "auto",
+        memory: int | str = "auto",
+        forget: float = 1.0,
+        solver: str = "auto",
+        on_conflict: str = "adapt",
+        max_iter: int = 500,
+        tol: float = 1e-8,
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int | bool = 0,
+    ) -> None:
+        super().__init__(
+            prior,
+            noise=noise,
+            batch_size=batch_size,
+            memory=memory,
+            forget=forget,
+            solver=solver,
+            on_conflict=on_conflict,
+            max_iter=max_iter,
+            tol=tol,
+            fit_intercept=fit_intercept,
+            standardize=standardize,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
 
     def fit(self, X: Given, y: Given, sample_weight: Given = None) -> Self:
         """Start over with these rows, streamed in batches of `batch_size`.
@@ -67,7 +116,8 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
         A weight of k counts a row k times.
         """
         with all_or_nothing(self):
-            self.__dict__.pop("classes_", None)
+            for name in ("classes_", "class_count_"):
+                self.__dict__.pop(name, None)
             return self._fit(X, y, sample_weight)
 
     def partial_fit(
@@ -144,7 +194,40 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
                 "a channel of labels",
                 "use channels.Logistic(), or leave it out",
             )
-        return settings
+        # Probabilities of balanced classes do not predict their own Brier score on other rows.
+        score = score_labels if self.class_weight is None else score_reweighted
+        return settings if settings.score is score else replace(settings, score=score)
+
+    def _weights(self, y: NDArray[np.generic], weights: Given) -> Given:
+        places = np.searchsorted(self.classes_, column_or_1d(y))
+        count = np.bincount(places, minlength=len(self.classes_)).astype(np.float64)
+        before = getattr(self, "class_count_", np.zeros(0))  # classes may be added at the end
+        count[: len(before)] += before
+        self.class_count_ = count
+        if self.class_weight is None:
+            return weights
+        each = self._class_weights()[places]
+        return each if weights is None else each * _check_sample_weight(weights, y)
+
+    def _class_weights(self) -> Array:
+        """Weights of the classes, (K,)."""
+        given, count = self.class_weight, self.class_count_
+        if isinstance(given, str) and given == "balanced":
+            return np.asarray(count.sum() / (len(count) * np.maximum(count, 1.0)))
+        if not isinstance(given, Mapping):
+            raise checks.refuse(
+                "class_weight", repr(given), "None, 'balanced' or a dict", "choose one"
+            )
+        unknown = [label for label in given if label not in self.classes_]
+        if unknown:
+            raise checks.refuse(
+                "class_weight",
+                f"the class {unknown[0]!r}",
+                f"classes of {self.classes_.tolist()[:8]}",
+                "use labels as they are in y",
+            )
+        own = [given.get(label, 1.0) for label in self.classes_.tolist()]
+        return np.array([checks.number("class_weight", w, least=0.0) for w in own])
 
     def _validated(self, X: Given, y: Given, reset: bool) -> tuple[Matrix, NDArray[np.generic]]:
         both = validate_data(self, X, y, reset=reset, **ACCEPTED)

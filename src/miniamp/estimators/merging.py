@@ -76,6 +76,8 @@ def merge(a: E, b: E) -> E:
     new: E = clone(b)
     for name in ("n_features_in_", *b._label_names()):
         setattr(new, name, getattr(b, name))
+    if hasattr(a, "class_count_") and hasattr(b, "class_count_"):
+        new.class_count_ = a.class_count_ + b.class_count_
     new._state = _merged(a._learned, b._learned)
     return new
 

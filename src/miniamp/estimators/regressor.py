@@ -208,9 +208,6 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
             self.__dict__.pop("target_names_in_", None)
             if columns > 1 and hasattr(y, "columns"):
                 self.target_names_in_ = np.array([str(name) for name in y.columns], dtype=object)
-        elif columns != self._state.targets:
-            before = f"{self._state.targets} as before"
-            raise checks.refuse("y", f"{columns} columns", before, "call fit to start over")
         return values, target
 
     def _targets(self, settings: ModelSettings, y: NDArray[np.generic]) -> Array:

@@ -159,6 +159,13 @@ def score_labels(Y: Array, predicted: list[RowPrediction]) -> Entry:
     }
 
 
+def score_reweighted(Y: Array, predicted: list[RowPrediction]) -> Entry:
+    """Scores of reweighted classes, whose probabilities do not predict their own Brier score."""
+    entry = score_labels(Y, predicted)
+    del entry["surprise"], entry["surprise_std"]
+    return entry
+
+
 def _heavier(ratio: Array, df: Array) -> Array:
     """Log-density of a Student t over that of a Gaussian, at squared residuals over variances."""
     if df.min() >= MOST_DF:

@@ -153,7 +153,9 @@ class DrawnRows(Generic[MemoryT]):
         """Outliers down-weighted, or more noise where the whole batch is in conflict; else None."""
         if not (np.isfinite(step.change) and self.plain.takes_weights):
             return None
-        plain = self.plain.weighted(np.full(self.rows, 1.0 / self.noisier))
+        # A label of weight 10 is there ten times, and no more surprising than once.
+        plain = self.plain if self.plain.shift_invariant else self.plain.unweighted()
+        plain = plain.weighted(np.full(self.rows, 1.0 / self.noisier))
         # A row alone may show that a sparse coefficient is not zero. It is then off by much without
         # itself, and explained with it.
         fitted = self.design.times(step.estimate.mean)
