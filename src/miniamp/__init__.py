@@ -10,7 +10,13 @@ from miniamp.tilt import Tilt
 
 if TYPE_CHECKING:
     from miniamp import datasets, estimators, experiments, report, streams, theory
-    from miniamp.estimators import MiniAMPClassifier, MiniAMPClusterer, MiniAMPRegressor, load
+    from miniamp.estimators import (
+        MiniAMPClassifier,
+        MiniAMPClusterer,
+        MiniAMPRegressor,
+        from_formula,
+        load,
+    )
 
 __version__ = "0.1.0"
 
@@ -30,6 +36,7 @@ __all__ = [
     "estimators",
     "evidence",
     "experiments",
+    "from_formula",
     "learning",
     "load",
     "priors",
@@ -42,7 +49,13 @@ __all__ = [
 #: Parts that are imported when they are asked for: they, or what they need, take long to load.
 _PARTS = ("datasets", "estimators", "experiments", "report", "streams", "theory")
 #: What lives in `miniamp.estimators`, which needs scikit-learn.
-_ESTIMATORS = ("MiniAMPClassifier", "MiniAMPClusterer", "MiniAMPRegressor", "load")
+_ESTIMATORS = (
+    "MiniAMPClassifier",
+    "MiniAMPClusterer",
+    "MiniAMPRegressor",
+    "from_formula",
+    "load",
+)
 
 
 def __getattr__(name: str) -> Any:

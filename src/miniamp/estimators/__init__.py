@@ -13,6 +13,7 @@ except ImportError as error:
 
 from miniamp.estimators.classifier import MiniAMPClassifier
 from miniamp.estimators.clusterer import MiniAMPClusterer
+from miniamp.estimators.formula import FormulaClassifier, FormulaRegressor, from_formula
 from miniamp.estimators.health import Finding, HealthReport, HealthWarning
 from miniamp.estimators.merging import merge
 from miniamp.estimators.regressor import MiniAMPRegressor
@@ -20,11 +21,14 @@ from miniamp.estimators.saving import load
 
 __all__ = [
     "Finding",
+    "FormulaClassifier",
+    "FormulaRegressor",
     "HealthReport",
     "HealthWarning",
     "MiniAMPClassifier",
     "MiniAMPClusterer",
     "MiniAMPRegressor",
+    "from_formula",
     "load",
     "merge",
 ]
