@@ -1,9 +1,11 @@
-"""Models of one stream, weighted by their forecasts."""
+"""Models of one stream, weighted by their forecasts or their evidence."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
+from scipy.special import softmax
 
 from miniamp import Posterior, channels, priors
 from miniamp.datasets import glm_stream
@@ -68,3 +70,40 @@ def test_bad_rivals_are_refused_and_the_old_ones_stay(rng):
     with pytest.raises(InvalidInputError, match="Phi"):
         average.learned(rng.normal(size=(4, N + 1)), np.ones(4))
     assert average.scores == (0.0, 0.0)
+
+
+def gaussians(widths, size):
+    beliefs = [Posterior(priors.Gaussian(var=width), size, memory=size) for width in widths]
+    models = [Model(belief, channels.Gaussian(var=0.5)) for belief in beliefs]
+    return ModelAverage(models, weigh_by="evidence")
+
+
+@pytest.mark.parametrize("cut", [1, 3, 24])
+def test_weights_by_evidence_are_the_posterior_probabilities_of_the_models(cut, rng):
+    """Three widths of a Gaussian prior, 10 correlated columns, 24 rows, however they are cut."""
+    widths, Phi = (0.5, 1.0, 2.0), rng.normal(size=(24, 10)) + 1.0
+    y = Phi @ rng.normal(size=10) + np.sqrt(0.5) * rng.normal(size=24)
+    average = gaussians(widths, 10)
+    for k in range(0, 24, cut):
+        part = slice(k, k + cut)
+        average = average.learned(Phi[part], y[part], fixed=("mean", "var"), noise=False)
+    laws = [stats.multivariate_normal(cov=w * Phi @ Phi.T + 0.5 * np.eye(24)) for w in widths]
+    exact = softmax([law.logpdf(y) for law in laws])
+    assert 0.01 < exact.max() < 0.99
+    np.testing.assert_allclose(average.weights, exact, rtol=1e-8)
+
+
+def test_evidence_finds_the_true_prior_on_a_stream_of_small_batches():
+    """N = 80, 20 batches of 4 rows, seed 0, all hyper-parameters given."""
+    channel, kinds = channels.Gaussian(1e-2), (priors.Gaussian(var=0.1), priors.GaussBernoulli(0.1))
+    for true, prior in enumerate(kinds):
+        models = [Model(Posterior(kind, N, memory=N), channel) for kind in kinds]
+        average = ModelAverage(models, weigh_by="evidence")
+        for Phi, y in glm_stream(prior, channel, N, 0.05, 20, 0):
+            average = average.learned(Phi, y, fixed=("mean", "var", "rho"), noise=False)
+        assert average.weights[true] > 0.99
+
+
+def test_other_weights_are_refused():
+    with pytest.raises(InvalidInputError, match="weigh_by"):
+        ModelAverage(gaussians((1.0,), 2).models, weigh_by="luck")

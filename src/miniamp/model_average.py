@@ -1,4 +1,4 @@
-"""Several models of one stream side by side, averaged by how well each has predicted it."""
+"""Several models of one stream side by side, averaged by forecasts or by evidence."""
 
 from __future__ import annotations
 
@@ -24,9 +24,13 @@ class ModelAverage:
 
     Which prior, or how much memory, is a question that the stream answers itself: the probability
     of a model is the product of the probabilities that it gave to each batch in advance, Bayes'
-    rule for models (rows of one batch are scored one by one). Predictions are averaged with these
-    probabilities. The average loses at most log(number of models), over the whole stream, against
-    the best of them chosen in hindsight.
+    rule for models. Predictions are averaged with these probabilities. The average loses at most
+    log(number of models), over the whole stream, against the best of them chosen in hindsight.
+
+    `weigh_by="forecasts"` scores the rows of a batch one by one, as if they were independent, and
+    leaves out the first batch. `weigh_by="evidence"` takes the probability of the batch as a whole
+    (`Info.log_evidence`), the first one included under the hyper-parameters that it led to: with
+    given hyper-parameters the posterior probability of the models, exact where they are Gaussian.
 
     Parameters
     ----------
@@ -34,6 +38,8 @@ class ModelAverage:
         At least one; of one channel, so that their scores can be compared.
     scores : tuple of float, optional
         Log-probability that each gave to the rows so far; -inf is a model that failed.
+    weigh_by : {"forecasts", "evidence"}
+        What the scores are made of.
 
     Examples
     --------
@@ -53,11 +59,16 @@ class ModelAverage:
 
     models: Sequence[Model]
     scores: tuple[float, ...] = ()
+    weigh_by: str = "forecasts"
 
     def __post_init__(self) -> None:
         if not self.models or not all(isinstance(m, Model) for m in self.models):
             raise checks.refuse(
                 "models", repr(self.models)[:60], "at least one learning.Model", "list them"
+            )
+        if self.weigh_by not in ("forecasts", "evidence"):
+            raise checks.refuse(
+                "weigh_by", repr(self.weigh_by), "'forecasts' or 'evidence'", "choose one"
             )
         scores = self.scores or (0.0,) * len(self.models)
         if len(scores) != len(self.models):
@@ -91,32 +102,40 @@ class ModelAverage:
         return replace(self, models=tuple(model.stretched(factor) for model in self.models))
 
     def learned(
-        self, Phi: Given, y: Given, solver: Solver = AutoBatch, *, fixed: Collection[str] = ()
+        self,
+        Phi: Given,
+        y: Given,
+        solver: Solver = AutoBatch,
+        *,
+        fixed: Collection[str] = (),
+        noise: bool = True,
     ) -> ModelAverage:
         """The average after one more batch, which each model has predicted and then absorbed.
 
-        A first batch only sets their scales, and is not scored. A model that cannot absorb the
-        batch is dropped; when none can, the error is raised. `fixed` are hyper-parameters that
-        stay, of those priors that have them.
+        A model that cannot absorb the batch is dropped; when none can, the error is raised. `fixed`
+        are hyper-parameters that stay, of those priors that have them; `noise` says whether that of
+        the channel is learned.
         """
         models, scores, broken = [], [], None
         for model, score in zip(self.models, self.scores, strict=True):
             new, gain = model, -np.inf
             if np.isfinite(score):
                 try:
-                    gain = _score(model, Phi, y) if model.batches else 0.0
+                    by_forecasts = self.weigh_by == "forecasts"
+                    gain = _score(model, Phi, y) if by_forecasts and model.batches else 0.0
                     names = model.posterior.prior.coefficients.parameters()
                     stay = [name for name in fixed if name in names]
-                    new, _ = absorb(model, Learn(Phi, y, solver, fixed=stay))
+                    new, info = absorb(model, Learn(Phi, y, solver, fixed=stay, noise=noise))
+                    gain = gain if by_forecasts else info.log_evidence
                 except InvalidInputError:
                     raise
                 except MiniampError as error:
                     gain, broken = -np.inf, error
             models.append(new)
-            scores.append(score + gain)
+            scores.append(score + (gain if np.isfinite(gain) else -np.inf))
         if not np.isfinite(scores).any() and broken is not None:
             raise broken
-        return ModelAverage(models, tuple(scores))
+        return replace(self, models=models, scores=tuple(scores))
 
 
 def _score(model: Model, Phi: Given, y: Given) -> float:
