@@ -22,9 +22,10 @@ from miniamp.cli.options import (
     optional,
 )
 from miniamp.cli.predict import predictions
-from miniamp.cli.run import Run
+from miniamp.cli.run import Run, name_of
 from miniamp.cli.writers import kind_of, writing
 from miniamp.streams import StreamBatch
+from miniamp.streams.sources import is_read_once
 
 if TYPE_CHECKING:
     from miniamp.cli.run import Estimator
@@ -70,6 +71,10 @@ def cluster(
     decimal: options.Decimal = DecimalSign.point,
     encoding: options.Encoding = None,
     keep: options.Keep = None,
+    database: options.Database = None,
+    key: options.Key = None,
+    idle_seconds: options.IdleSeconds = None,
+    rows: options.MostRows = None,
     output: Labels = None,
     checkpoint: options.Checkpoint = None,
     every: options.Every = 10,
@@ -102,10 +107,10 @@ def _require_second_pass(output: Path, source: str, as_json: bool) -> None:
     """Refuse, before any work, labels that could not be written in the end."""
     options.require_outputs({"--output": output}, source)
     kind_of(output)
-    if source == "-":
+    if is_read_once(source):
         raise checks.refuse(
             "--output",
-            "rows from standard input, which cannot be read a second time for the labels",
+            f"rows from {name_of(source)}, which cannot be read a second time for the labels",
             "a file",
             "write the rows to a file first",
         )

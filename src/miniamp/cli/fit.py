@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -27,7 +28,7 @@ from miniamp.cli.run import Run
 from miniamp.cli.summary import errors_line
 from miniamp.errors import InvalidInputError, MiniampWarning
 from miniamp.streams import Stream, StreamBatch
-from miniamp.streams.sources import find_files
+from miniamp.streams.sources import files_of, is_read_once
 
 if TYPE_CHECKING:
     from miniamp.estimators import MiniAMPClassifier, MiniAMPRegressor
@@ -74,6 +75,10 @@ def fit(
     decimal: options.Decimal = DecimalSign.point,
     encoding: options.Encoding = None,
     keep: options.Keep = None,
+    database: options.Database = None,
+    key: options.Key = None,
+    idle_seconds: options.IdleSeconds = None,
+    rows: options.MostRows = None,
     checkpoint: options.Checkpoint = None,
     every: options.Every = 10,
     new_rows: options.NewRows = False,
@@ -112,7 +117,7 @@ class FitRun(Run["Predictor"]):
         size = self.options["batch_size"]
         if size != "auto":
             return int(size)
-        if self.source == "-":
+        if is_read_once(self.source):
             return PIPE_ROWS
         # A look only: what is wrong with the rows is reported when they are read in earnest.
         self.batch_rows = SAMPLE
@@ -123,17 +128,13 @@ class FitRun(Run["Predictor"]):
         if affordable < first.rows:
             return affordable
         features = max(1, len(first.feature_names))
-        total = first.rows if first.rows < SAMPLE else stream.rows or self._estimated_rows()
+        total = (
+            first.rows
+            if first.rows < SAMPLE
+            else stream.rows or _estimated_rows(files_of(self.source))
+        )
         most = min(MOST_ROWS, MOST_NUMBERS // features)
         return max(1, min(max(total // FEW_BATCHES, LEAST_ROWS, 2 * features), most))
-
-    def _estimated_rows(self) -> int:
-        """Rows of a source of text, by the length of its first lines."""
-        paths = find_files(self.source)
-        with paths[0].open("rb") as file:
-            head = file.read(1 << 20)
-        size = sum(path.stat().st_size for path in paths)
-        return size * (head.count(b"\n") + 1) // max(1, len(head))
 
     def stream(self, again: bool = False, **more: Any) -> Stream:
         # Classes that are no numbers make the target text, even where it begins with numbers.
@@ -192,6 +193,14 @@ class FitRun(Run["Predictor"]):
             return np.unique(y)
         numbers = _numbers(classes) if y.dtype.kind in "fiu" else None
         return np.unique(classes if numbers is None else labels_of(numbers))
+
+
+def _estimated_rows(paths: list[Path]) -> int:
+    """Rows of files of text, by the length of the first lines."""
+    with paths[0].open("rb") as file:
+        head = file.read(1 << 20)
+    size = sum(path.stat().st_size for path in paths)
+    return size * (head.count(b"\n") + 1) // max(1, len(head))
 
 
 def _require_classes(y: Labels, known: Labels, position: int) -> None:

@@ -16,6 +16,7 @@ from miniamp.channels.base import Channel
 from miniamp.errors import InvalidInputError
 from miniamp.parametric import Parametric
 from miniamp.priors import ScalarPrior
+from miniamp.streams.connections import connection_of
 from miniamp.streams.formats import formats
 
 P = TypeVar("P", bound=Parametric)
@@ -72,7 +73,8 @@ Source = Annotated[
     typer.Argument(
         metavar="SOURCE",
         help="A file of CSV, Parquet, Arrow, NPY, NPZ, LIBSVM or JSON lines; a folder or pattern "
-        "of such files; or - for standard input (CSV or JSON lines).",
+        "of such files; - for standard input (CSV or JSON lines); or an address: 'sql:SELECT ...', "
+        "redis://host:port/stream, kafka://broker:port/topic.",
         show_default=False,
     ),
 ]
@@ -235,6 +237,24 @@ Keep = Annotated[
     ),
 ]
 
+Database = Annotated[
+    str | None, optional(ROWS, "FILE", "The DuckDB database of sql:; else it reads files by name.")
+]
+Key = Annotated[
+    str | None,
+    optional(
+        ROWS, "COLUMN", "A column that orders the rows of sql:, all different: needed to resume."
+    ),
+]
+IdleSeconds = Annotated[
+    float | None,
+    optional(ROWS, "SECONDS", "Stop a live source (Redis, Kafka) when no row came for so long."),
+]
+MostRows = Annotated[
+    int | None,
+    optional(ROWS, "ROWS", "Stop a live source after so many rows in all.", "--rows", min=1),
+]
+
 # Files.
 Checkpoint = Annotated[
     Path | None,
@@ -359,7 +379,7 @@ def require_outputs(outputs: Mapping[str, Path | None], source: str | None = Non
         Where the rows come from, which no output may replace.
     """
     taken: dict[Path, str] = {}
-    if source is not None and Path(source).exists():
+    if source is not None and connection_of(source) is None and Path(source).exists():
         taken[Path(source).resolve()] = "the source itself"
     for name, path in outputs.items():
         if path is None or str(path) == "-":

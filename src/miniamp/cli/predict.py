@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from miniamp.arrays import Array
 from miniamp.cli import options
 from miniamp.cli.options import DecimalSign, MissingRule, UnknownRule, listed, option, within
-from miniamp.cli.run import State, nameless, opened, options_of, reading_options
+from miniamp.cli.run import State, from_start, nameless, opened, options_of, reading_options
 from miniamp.cli.writers import kind_of, writing
 from miniamp.streams import StreamBatch, open_stream
 
@@ -70,6 +70,10 @@ def predict(
     decimal: options.Decimal = DecimalSign.point,
     encoding: options.Encoding = None,
     keep: options.Keep = None,
+    database: options.Database = None,
+    key: options.Key = None,
+    idle_seconds: options.IdleSeconds = None,
+    rows: options.MostRows = None,
 ) -> None:
     """Predict for every row of a source, with error bars.
 
@@ -84,7 +88,7 @@ def predict(
     kind_of(output)
     estimator, saved = opened(model)
     estimator, reading = _as_learned(estimator, saved, missing)
-    rows = open_stream(
+    batches = open_stream(
         source,
         None,
         batch_size,
@@ -96,7 +100,7 @@ def predict(
     )
     count = 0
     with writing(output) as writer:
-        for batch in rows:
+        for batch in batches:
             writer.write(predictions(estimator, batch, level, numbered=missing is MissingRule.drop))
             count += batch.rows
     if str(output) != "-":
@@ -108,7 +112,7 @@ def _as_learned(
 ) -> tuple[Estimator, dict[str, Any]]:
     """How the rows were read when the model was made, from the first row on."""
     if saved is not None:
-        reading = {**saved["reading"], "position": 0}
+        reading = from_start(saved["reading"])
         if missing is MissingRule.mean and reading["means"] is None:
             # No gap was filled when the model was made: its own centre of each feature will do.
             centre = _centre(estimator)

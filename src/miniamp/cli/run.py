@@ -16,7 +16,9 @@ import miniamp
 from miniamp import checks
 from miniamp.cli.options import column, listed
 from miniamp.streams import Schema, Stream, StreamBatch, open_stream
-from miniamp.streams.sources import find_files
+from miniamp.streams.connections import connections
+from miniamp.streams.formats import formats
+from miniamp.streams.sources import files_of, is_read_once
 
 if TYPE_CHECKING:
     from miniamp.estimators import MiniAMPClassifier, MiniAMPClusterer, MiniAMPRegressor
@@ -53,8 +55,15 @@ FILES = frozenset(
 DEFAULTS = {"header": True, "on_conflict": "adapt", "decimal": "point"}
 #: Options that are lists, a,b,c.
 LISTS = ("classes", "columns", "categorical", "keep")
-#: Options of the format.
-READING = ("format", "delimiter", "header", "decimal", "encoding")
+#: Options of formats and connections.
+READING = (
+    "format",
+    *dict.fromkeys(
+        name for kind in (*formats().values(), *connections().values()) for name in kind.options
+    ),
+)
+#: Options that decide when to stop, and may be others when a run is resumed.
+LIMITS = ("idle_seconds", "rows")
 
 
 @dataclass(frozen=True)
@@ -126,15 +135,15 @@ class Run(ABC, Generic[E]):
         if not same and not new_rows:
             raise checks.refuse(
                 f"{path}",
-                f"the rows of {_name(source)}",
-                f"those of {_name(saved['source'])} that it was begun with",
+                f"the rows of {name_of(source)}",
+                f"those of {name_of(saved['source'])} that it was begun with",
                 "use the same source to resume, {new_rows} to learn from this one as well, or "
                 "another {checkpoint} to start over",
             )
         reading = saved["reading"]
-        if new_rows and (source == "-" or not same):
+        if new_rows and (is_read_once(source) or not same):
             saved = {**saved, "files": fingerprint(source)}
-            reading = {**reading, "position": 0}
+            reading = from_start(reading)
         return cls(source, options, saved, Learned(cast(E, estimator), reading))
 
     @property
@@ -196,7 +205,7 @@ class Run(ABC, Generic[E]):
         options = self.options
         reading = None if self.learned is None else self.learned.reading
         if again and reading is not None:
-            reading = {**reading, "position": 0}
+            reading = from_start(reading)
         names, target = options.get("columns"), options.get("target")
         return open_stream(
             self.source,
@@ -277,6 +286,11 @@ def nameless(estimator: Estimator) -> Estimator:
     return made
 
 
+def from_start(reading: State) -> dict[str, Any]:
+    """The state of a stream that is read in the same way, from its first row on."""
+    return {**reading, "position": 0, "mark": None}
+
+
 def feature_names(reading: State) -> tuple[str, ...]:
     """The names of the features that a stream with this state gives."""
     return tuple(Schema.from_dict(reading["schema"]).feature_names)
@@ -284,22 +298,21 @@ def feature_names(reading: State) -> tuple[str, ...]:
 
 def fingerprint(source: str) -> list[dict[str, str | int]]:
     """The name of each file of the source, and of the first the checksum of its first bytes."""
-    if source == "-":
+    paths = files_of(source)
+    if not paths:
         return []
-    first, *others = find_files(source)
-    with first.open("rb") as file:
+    with paths[0].open("rb") as file:
         head = file.read(COMPARED)
     checksum = hashlib.sha256(head).hexdigest()
-    others_: list[dict[str, str | int]] = [{"name": path.name} for path in others]
-    return [{"name": first.name, "bytes": len(head), "sha256": checksum}, *others_]
+    others_: list[dict[str, str | int]] = [{"name": path.name} for path in paths[1:]]
+    return [{"name": paths[0].name, "bytes": len(head), "sha256": checksum}, *others_]
 
 
 def _same_source(source: str, saved: State) -> bool:
     """Whether the source begins with what was there before."""
-    if source == "-" or saved["source"] == "-":
+    before, paths = saved["files"], files_of(source)
+    if not before or not paths:
         return bool(source == saved["source"])
-    before = saved["files"]
-    paths = find_files(source)
     with paths[0].open("rb") as file:
         head = file.read(before[0]["bytes"])
     # A lone file may be moved; among several the name decides the order.
@@ -310,7 +323,7 @@ def _same_source(source: str, saved: State) -> bool:
 
 def _require_same_options(path: Path, options: Options, saved: State) -> None:
     """Refuse options that are not those of the checkpoint, naming the first that differs."""
-    for name in {**saved, **options}:
+    for name in {**saved, **options}.keys() - set(LIMITS):
         was, now = saved.get(name), options.get(name)
         if was != now:
             raise checks.refuse(
@@ -330,5 +343,6 @@ def _shown(name: str, value: object) -> str:
     return f"{flag} {','.join(value) if isinstance(value, list) else value}"
 
 
-def _name(source: str) -> str:
+def name_of(source: str) -> str:
+    """What to call a source in messages."""
     return "standard input" if source == "-" else source

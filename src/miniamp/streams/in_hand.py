@@ -197,9 +197,14 @@ def _series_cells(series: nw.Series[IntoSeries]) -> Cells:
 
 
 def record_pieces(
-    groups: Iterable[list[dict[str, object]]], name: str, columns: Collection[str] | None
+    groups: Iterable[list[dict[str, object]]],
+    name: str,
+    columns: Collection[str] | None,
+    row: int = 0,
 ) -> Iterator[TablePiece]:
     """A table for each group of records; the first record decides which columns there are.
+
+    If that is not the first row of all, the columns that are needed are there as well.
 
     Examples
     --------
@@ -208,10 +213,10 @@ def record_pieces(
     {'a': [1, 2], 'b': ['x', None]}
     """
     names: list[str] = []
-    row = 0
     for group in groups:
         if group and not names:
-            names = [str(key) for key in group[0]]
+            known = sorted(columns or ()) if row else ()
+            names = list(dict.fromkeys([*map(str, group[0]), *known]))
         cells = {
             key: _record_cells([record.get(key) for record in group], key, name, row)
             for key in names

@@ -16,7 +16,7 @@ from miniamp.arrays import Array, Given
 from miniamp.errors import InvalidInputError, InvalidTypeError
 from miniamp.streams.encode import Encoder, features, rebatch, with_vocabulary
 from miniamp.streams.missing import RULES, RunningMean, handle_missing
-from miniamp.streams.pieces import Numbers, Piece, RowLocator, Source
+from miniamp.streams.pieces import Mark, Numbers, Piece, RowLocator, Source
 from miniamp.streams.schema import (
     ReadOptions,
     Schema,
@@ -54,7 +54,8 @@ def open_stream(
         folder or glob pattern or list of such files, "-" for standard input (CSV or JSON lines), a
         pandas or polars DataFrame, a pyarrow Table, a dense or scipy sparse array, a pair (X, y),
         or any iterable of (X, y), of rows, of dicts or of frames; a function without arguments that
-        returns such an iterable makes it readable more than once.
+        returns such an iterable makes it readable more than once. Or an address: "sql:SELECT ...",
+        "redis://host:port/stream", "kafka://broker:port/topic".
     target : str, int, array or None
         The column to predict, by name or number; the targets themselves, for an array or frame; or
         None to read features only.
@@ -85,7 +86,8 @@ def open_stream(
         Type of X.
     **options
         `format` ("csv", "parquet", ...) where the name does not show it; `delimiter` and `header`
-        for CSV; `n_features` and `zero_based` for LIBSVM.
+        for CSV; `n_features` and `zero_based` for LIBSVM; `database` and `key` for SQL;
+        `idle_seconds` and `rows`, after which to stop, for Redis and Kafka.
 
     Examples
     --------
@@ -107,10 +109,13 @@ def open_stream(
     size = checks.count("batch_size", batch_size)
     known = checked_schema(schema)
     begin = checks.count("start", start, least=0)
-    means = None
+    means = mark = None
     if resume is not None:
-        begin, known, means = _resumed(resume)
+        begin, known, means, mark = _resumed(resume)
     named = _column_name(target)
+    found = source_of(source, named, None if named is not None else target, size, options)
+    found.resume(begin, mark)
+    kept = tuple(str(name) for name in _listed("keep", keep) or ())
     read = ReadOptions(
         target=named,
         columns=_listed("columns", columns),
@@ -119,9 +124,9 @@ def open_stream(
         else frozenset(str(c) for c in _listed("categorical", categorical) or ()),
         labels=labels,
         vocabularies=known if isinstance(known, dict) else {},
-        keep=tuple(str(name) for name in _listed("keep", keep) or ()),
+        keep=kept,
+        left_out=kept if found.key is None else (*kept, found.key),
     )
-    found = source_of(source, named, None if named is not None else target, size, options)
     full = known if isinstance(known, Schema) else None
     return Stream(found, read, size, missing, unknown, full, begin, means, _checked_dtype(dtype))
 
@@ -146,6 +151,8 @@ class StreamBatch:
         The rows of the source that these are, counted from 0.
     kept : dict
         Columns that are carried along as text, (k,) objects each.
+    mark : dict, optional
+        What a source with an address resumes from: the last key, or the offsets.
     """
 
     X: Numbers
@@ -155,6 +162,7 @@ class StreamBatch:
     means: tuple[Array, Array] | None = None
     numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     kept: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
+    mark: Mark | None = None
 
     @property
     def rows(self) -> int:
@@ -169,7 +177,8 @@ class StreamBatch:
     def state(self) -> dict[str, object]:
         """All that `open_stream(..., resume=state)` needs to continue after this batch, exactly."""
         means = None if self.means is None else {"count": self.means[0], "total": self.means[1]}
-        return {"position": self.position, "schema": self.schema.to_dict(), "means": means}
+        mark = {} if self.mark is None else {"mark": self.mark}
+        return {"position": self.position, "schema": self.schema.to_dict(), "means": means, **mark}
 
     def __repr__(self) -> str:
         return (
@@ -287,9 +296,9 @@ class Stream:
                 X = mean.filled(X, schema.feature_names)
             y = block.y.astype(str) if block.y is not None and schema.labels else block.y
             means = None if mean is None else (mean.count, mean.total)
-            yield StreamBatch(
-                X, y, int(block.numbers[-1]) + 1, schema, means, block.numbers, block.kept
-            )
+            position = int(block.numbers[-1]) + 1
+            mark = self.source.mark(position)
+            yield StreamBatch(X, y, position, schema, means, block.numbers, block.kept, mark)
 
     def _needed(self) -> Collection[str] | None:
         """The columns to read, where that is known before the source is opened."""
@@ -323,13 +332,16 @@ class Stream:
         return f"Stream({self.source.name}, batch_size={self.batch_size})"
 
 
-def _resumed(state: Mapping[str, Given]) -> tuple[int, Schema, Mapping[str, Array] | None]:
+def _resumed(
+    state: Mapping[str, Given],
+) -> tuple[int, Schema, Mapping[str, Array] | None, Mark | None]:
     schema = state.get("schema") if hasattr(state, "keys") else None
     if not isinstance(schema, (Schema, Mapping)) or not {"position", "means"} <= state.keys():
         raise checks.refuse("resume", f"{state!r:.60}", "what batch.state() gives", "pass that")
     known = schema if isinstance(schema, Schema) else Schema.from_dict(schema)
     means = cast("Mapping[str, Array] | None", state["means"])
-    return checks.count("resume: position", state["position"], least=0), known, means
+    mark = cast("Mark | None", state.get("mark"))
+    return checks.count("resume: position", state["position"], least=0), known, means, mark
 
 
 def _column_name(target: Given) -> str | int | None:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
-from typing import Protocol, Self, TypeAlias
+from typing import ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,11 @@ Cells: TypeAlias = NDArray[np.generic] | ArrowArray
 #: A block of numbers of shape (k, N): dense, or a scipy CSR array.
 Numbers: TypeAlias = NDArray[np.float64] | CSR
 
+#: How far a source with an address was read, in its own plain values.
+Mark: TypeAlias = dict[str, int | str]
+#: The extra that has a package, where it is not `streams`.
+EXTRAS = {"duckdb": "sql", "redis": "redis", "confluent_kafka": "kafka", "sklearn": "sklearn"}
+
 #: About this many numbers are read at a time: 1 MB of float64. Larger pieces are hardly faster, and
 #: a Parquet reader needs several times their size beside the pages that it holds anyway.
 PIECE = 1 << 17
@@ -84,8 +89,9 @@ def needed(module: str, purpose: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         root = module.split(".", maxsplit=1)[0]
+        extra = EXTRAS.get(root, "streams")
         raise MissingExtraError(
-            purpose, "", f"the package {root}", 'pip install "miniamp[streams]"'
+            purpose, "", f"the package {root}", f'pip install "miniamp[{extra}]"'
         ) from error
 
 
@@ -200,8 +206,14 @@ class Source(ABC):
 
     #: What to call it in messages.
     name: str
+    #: What the option `format` calls a format, and what an address begins with.
+    format: ClassVar[str]
+    #: Options of `open_stream` that it takes.
+    options: ClassVar[tuple[str, ...]] = ()
     #: Whether it can be read more than once.
     rereadable: bool = True
+    #: A column that orders the rows and is no feature unless the user lists it.
+    key: str | None = None
 
     @abstractmethod
     def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
@@ -209,6 +221,14 @@ class Source(ABC):
 
     def count(self) -> int | None:
         """How many rows it has, if it can tell without reading them."""
+        return None
+
+    def resume(self, position: int, mark: Mark | None) -> None:
+        """Take note of the mark after `position` rows, where the source has marks."""
+        return  # others need only the number of rows
+
+    def mark(self, position: int) -> Mark | None:
+        """What to resume from after `position` rows, where that number is not enough."""
         return None
 
 

@@ -197,7 +197,9 @@ class ReadOptions:
     vocabularies : dict
         Categories that are known already, by column.
     keep : tuple of str
-        Columns that are carried along, and are features only where `columns` lists them.
+        Columns that are carried along as text.
+    left_out : tuple of str
+        Columns that are features only where `columns` lists them.
     """
 
     target: str | int | None
@@ -206,6 +208,7 @@ class ReadOptions:
     labels: bool | str
     vocabularies: dict[str, tuple[str, ...]]
     keep: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def infer_schema(head: Sequence[Piece], options: ReadOptions, source: str) -> Schema:
@@ -217,7 +220,7 @@ def infer_schema(head: Sequence[Piece], options: ReadOptions, source: str) -> Sc
         width = int(first.X.shape[1])
         cells = [piece.y for piece in head if piece.y is not None]
     else:
-        names = [name for name in first.names if name not in options.keep]
+        names = [name for name in first.names if name not in options.left_out]
         chosen = _chosen(options.columns, first.names if options.columns else names, target, source)
         _refuse_unknown("categorical", options.categorical, chosen, source)
         _refuse_unknown("schema", options.vocabularies, chosen, source)

@@ -1,11 +1,11 @@
-"""Whatever the user gave, as a source of rows: standard input, files, or data in hand."""
+"""Whatever the user gave, as a source of rows: an address, standard input, files, or data."""
 
 from __future__ import annotations
 
 import glob
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from miniamp import checks
 from miniamp.arrays import Given
 from miniamp.errors import InvalidTypeError
+from miniamp.streams.connections import connection_of
 from miniamp.streams.formats import Format, formats
 from miniamp.streams.formats.base import InputFile, StandardInput, Targets, ending_of
 from miniamp.streams.in_hand import ArraySource, FrameSource, IterableSource, is_frame
@@ -26,6 +27,10 @@ def source_of(
     """The source for anything that `open_stream` takes; y is None or the targets themselves."""
     if isinstance(given, str) and given == "-":
         return PipedSource(options)
+    connection = connection_of(given)
+    if isinstance(given, str) and connection is not None:
+        _refuse_options(options, [connection])
+        return connection(given, **options)
     names = _paths(given)
     if names:
         paths = [path for name in names for path in find_files(name)]
@@ -162,6 +167,17 @@ def _files(paths: list[Path], targets: Targets, options: dict[str, Given]) -> So
     return FileSequence(sources, f"{paths[0]} and {len(paths) - 1} others")
 
 
+def files_of(source: str) -> list[Path]:
+    """The files of a source of the command line; none for standard input and for an address."""
+    return [] if source == "-" or connection_of(source) is not None else find_files(source)
+
+
+def is_read_once(source: str) -> bool:
+    """Whether the rows of a source of the command line come once: from a pipe, or live."""
+    connection = connection_of(source)
+    return source == "-" if connection is None else not connection.rereadable
+
+
 def find_files(given: str | os.PathLike[str]) -> list[Path]:
     """The files that a path, folder or pattern means, in the order of their names."""
     if not os.fspath(given):
@@ -226,7 +242,7 @@ def _by_name(known: Mapping[str, type[Format]], name: Given) -> type[Format] | N
     return known[name]
 
 
-def _refuse_options(options: Iterable[str], classes: list[type[Format]]) -> None:
+def _refuse_options(options: Iterable[str], classes: Sequence[type[Source]]) -> None:
     for name in options:
         if not any(name in cls.options for cls in classes):
             kinds = " or ".join(cls.format for cls in classes)

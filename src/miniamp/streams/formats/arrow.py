@@ -50,7 +50,7 @@ class RecordBatch(Protocol):
     def validate(self, *, full: bool) -> None: ...
 
 
-def _piece(batch: RecordBatch, name: str, row: int) -> TablePiece:
+def arrow_piece(batch: RecordBatch, name: str, row: int) -> TablePiece:
     """The batch as a piece, after every offset, index and text in it has been checked.
 
     Unchecked, an offset out of bounds is memory of somebody else, or the end of the process.
@@ -103,7 +103,7 @@ class Parquet(Format):
                 columns=chosen,
                 use_threads=False,
             ):
-                piece = _piece(batch, self.name, row)
+                piece = arrow_piece(batch, self.name, row)
                 row += piece.rows
                 if row > start:
                     yield piece.cut(max(0, start - piece.row), piece.rows)
@@ -130,7 +130,7 @@ class ArrowIPC(Format):
     def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
         row = 0
         for batch in self._batches(columns):
-            piece = _piece(batch, self.name, row)
+            piece = arrow_piece(batch, self.name, row)
             yield piece
             row += piece.rows
 

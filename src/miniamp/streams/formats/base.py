@@ -203,13 +203,9 @@ class Format(Source):
         For formats without column names (`takes_targets`), where the targets are.
     """
 
-    #: What the option `format` calls it.
-    format: ClassVar[str]
     endings: ClassVar[tuple[str, ...]]
     #: First bytes of every such file; none for text.
     marks: ClassVar[tuple[bytes, ...]] = ()
-    #: Options of `open_stream` that it takes.
-    options: ClassVar[tuple[str, ...]] = ()
     takes_targets: ClassVar[bool] = False
     #: Whether it can be read from a pipe.
     piped: ClassVar[bool] = False

@@ -35,23 +35,25 @@ class JSONLines(Format):
                 for line in block.split(b"\n"):
                     if line.strip():
                         row += 1
-                        objects.append(self._object(line, row))
+                        objects.append(json_object(line, f"{self.name}, row {row}"))
                 yield objects
 
-    def _object(self, line: bytes, row: int) -> dict[str, object]:
-        refuse_too_many(line.count(b":"), f"{self.name}, row {row}")
-        try:
-            value = json.loads(line)
-            if b"\\u" in line:  # half a surrogate pair is no text that could be written again
-                json.dumps(value, ensure_ascii=False).encode()
-        except (ValueError, RecursionError):
-            value = line.decode(errors="replace")
-        if not isinstance(value, dict):
-            received = f"{value!r:.60}" if isinstance(value, str) else type(value).__name__
-            raise checks.refuse(
-                f"{self.name}, row {row}",
-                received,
-                "one JSON object per line",
-                'write each row as {"name": value, ...} on a line of its own',
-            )
-        return value
+
+def json_object(line: bytes, place: str) -> dict[str, object]:
+    """The JSON object of a row; `place` names it in the error where it is none."""
+    refuse_too_many(line.count(b":"), place)
+    try:
+        value = json.loads(line)
+        if b"\\u" in line:  # half a surrogate pair is no text that could be written again
+            json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        value = line.decode(errors="replace")
+    if not isinstance(value, dict):
+        received = f"{value!r:.60}" if isinstance(value, str) else type(value).__name__
+        raise checks.refuse(
+            place,
+            received,
+            "one JSON object per row",
+            'write each row as {"name": value, ...}',
+        )
+    return value
