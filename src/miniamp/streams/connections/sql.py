@@ -98,16 +98,12 @@ class SQLQuery(Connection):
         """A connection; whatever DuckDB raises while it is used is an error about the query."""
         module = needed("duckdb", "reading SQL")
         # One thread, so that rows without an order come in the same one every time.
-        config = {
-            "memory_limit": LIMIT,
-            "temp_directory": tempfile.gettempdir(),
-            "threads": 1,
-            "enable_progress_bar": False,
-        }
+        config = {"memory_limit": LIMIT, "temp_directory": tempfile.gettempdir(), "threads": 1}
         try:
             with module.connect(
                 self._database, read_only=self._database != ":memory:", config=config
             ) as connection:
+                connection.execute("SET enable_progress_bar = false")  # it prints to stdout
                 yield connection
         except module.Error as error:
             reason = str(error).splitlines()[0]
