@@ -103,7 +103,7 @@ def test_drift(make):
         warnings.simplefilter("always", HealthWarning)
         model = stream(make(), batches=22, change=12)
     assert "drift" in kinds(model)
-    assert any("forget=0.9" in str(warning.message) for warning in caught)
+    assert any("forget='auto'" in str(warning.message) for warning in caught)
     assert min(batch for batch, _ in model.health_.past) >= 12
 
 

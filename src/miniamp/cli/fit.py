@@ -149,6 +149,7 @@ class FitRun(Run["Predictor"]):
             _ask_about_whole_numbers(first.y, task)
         cls = miniamp.MiniAMPRegressor if task == "regression" else miniamp.MiniAMPClassifier
         forget = self.options.get("forget", 1.0)
+        forget = forget if forget == "auto" else float(forget)
         if "half_life" in self.options:
             forget = 0.5 ** (first.rows / self.options["half_life"])
         size, memory = self.options["batch_size"], self.options["memory"]

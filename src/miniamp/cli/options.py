@@ -58,6 +58,16 @@ def within(low: float, high: float, closed: bool = False) -> Callable[[float | N
     return checked
 
 
+def _auto_or_share(value: str | None) -> str | None:
+    """A check of an option that takes "auto" or a number above 0 and at most 1."""
+    if value is not None and value != "auto":
+        try:
+            within(0, 1, closed=True)(float(value))
+        except ValueError:
+            raise typer.BadParameter(f"got {value!r}, expected auto or a number") from None
+    return value
+
+
 def option(panel: str | None, metavar: str | None, text: str, *names: str, **more: Any) -> Any:
     """An option; without a default in the help where it has none."""
     return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=panel, **more)
@@ -108,7 +118,7 @@ Prior = Annotated[
         MODEL,
         "PRIOR",
         f"{', '.join(PRIORS)}: learned from the rows; or fixed with numbers, such as "
-        "sparse:rho=0.1,var=2.",
+        "sparse:rho=0.1,var=2; or auto: gaussian, laplace or sparse, whichever suits the rows.",
     ),
 ]
 Noise = Annotated[
@@ -135,13 +145,13 @@ Solver = Annotated[
     ),
 ]
 Forget = Annotated[
-    float | None,
+    str | None,
     optional(
         MODEL,
         "FACTOR",
         "For drifting streams: the weight of earlier batches is multiplied by this with every "
-        "batch, such as 0.95.",
-        callback=within(0, 1, closed=True),
+        "batch, such as 0.95; or auto: learned from the stream.",
+        callback=_auto_or_share,
     ),
 ]
 HalfLife = Annotated[
@@ -307,9 +317,11 @@ def prior_of(given: str) -> str | ScalarPrior:
     ('sparse', Laplace(scale=2))
     """
     name, _, numbers = given.partition(":")
+    if given == "auto":
+        return given
     if name not in PRIORS:
         raise typer.BadParameter(
-            f"got {given!r}, expected one of {', '.join(PRIORS)}, or with numbers like "
+            f"got {given!r}, expected one of auto, {', '.join(PRIORS)}, or with numbers like "
             "sparse:rho=0.1",
             param_hint="--prior",
         )

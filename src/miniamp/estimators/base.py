@@ -56,9 +56,10 @@ from miniamp.estimators.scoring import RowPrediction, Scorer
 from miniamp.estimators.settings import CHECKED, ModelSettings, cut, takes_amp
 from miniamp.estimators.state import FitState
 from miniamp.estimators.summary import Summary, SummaryMixin
+from miniamp.estimators.targets import prior_of
 from miniamp.estimators.uncertainty import JointUncertainty
 from miniamp.posterior import Posterior
-from miniamp.priors import ScalarPrior
+from miniamp.priors import BasePrior, ScalarPrior
 
 if TYPE_CHECKING:
     from arviz import InferenceData
@@ -83,7 +84,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         noise: str | float | Channel = "learn",
         batch_size: int | str = "auto",
         memory: int | str = "auto",
-        forget: float = 1.0,
+        forget: float | str = 1.0,
         solver: str = "auto",
         on_conflict: str = "adapt",
         max_iter: int = 500,
@@ -254,6 +255,19 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         """Rows absorbed so far."""
         check_is_fitted(self)
         return self._state.rows_seen
+
+    @property
+    def forget_(self) -> float:
+        """The forgetting factor in use: the one given, or learned with forget="auto"."""
+        return self._learned.settings.forget
+
+    @property
+    def prior_(self) -> BasePrior | list[BasePrior]:
+        """The prior with its current hyper-parameters, for standardised features; a list of K."""
+        state = self._learned
+        units = zip(state.models, state.target_units, strict=True)
+        found = [prior_of(model).rescaled(scale) for model, (_, scale) in units]
+        return found if len(found) > 1 else found[0]
 
     @property
     def n_iter_(self) -> int:

@@ -54,7 +54,8 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
     coef_, coef_std_, inclusion_probability_ : (1, N) or (K, N) arrays
     intercept_ : (1,) or (K,) array
     posterior_ : Posterior, or list of K
-    n_samples_seen_, history_, log_evidence_, health_, n_features_in_, feature_names_in_
+    forget_, prior_, n_samples_seen_, history_, log_evidence_, health_, n_features_in_,
+    feature_names_in_
         As for `MiniAMPRegressor`.
 
     Examples

@@ -214,6 +214,8 @@ def _facts(estimator: _Predictor, state: FitState) -> dict[str, str]:
             facts["in 90 % intervals"] = f"{inside:.1%}"
     own = several and not hasattr(estimator, "classes_")
     facts["prior"] = _prior_text(estimator.prior, {} if own else last)
+    if state.settings.auto_forget:
+        facts["forget, learned"] = f"{state.settings.forget:.4g}"
     return facts
 
 
@@ -223,7 +225,7 @@ def _prior_text(prior: object, last: Entry) -> str:
         for name, value in last.items()
         if name.startswith("prior_") and isinstance(value, float) and value != 0.0
     ]
-    name = prior if isinstance(prior, str) else type(prior).__name__
+    name = last.get("prior", prior) if isinstance(prior, str) else type(prior).__name__
     return f"{name}({', '.join(numbers)})" if numbers else name
 
 

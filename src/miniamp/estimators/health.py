@@ -137,15 +137,18 @@ def findings(history: History) -> list[Finding]:
 def _findings(history: History) -> list[Finding]:
     if history and "sampled" in history[-1]:
         return [blocks(history[-1]["sampled"], history[-1]["rows"])]
+    # A stream that learns how much to forget follows changes by itself.
+    follows = bool(history) and history[-1].get("forget_learned", False)
     if _forgotten(history):
         message = history[-1]["conflicts"][0]["message"]
-        return [_changed(f"A batch contradicts what was learned before: {message}.")]
+        changed = _changed(f"A batch contradicts what was learned before: {message}.")
+        return [] if follows else [changed]
     recent = _window(history)
     if not recent:
         return [*_design(history)]
     drift = _drift(recent, _window(history, before=len(recent)))
     if drift:
-        return drift
+        return [] if follows else drift
     # After a change of the stream the error bars are wrong for a while.
     if any("drift" in entry.get("found", ()) for entry in history[-3 * BATCHES :]):
         return []
@@ -174,7 +177,7 @@ def _conflicts(history: History) -> Iterator[Finding]:
             f"A batch contradicts what was learned before: {found[0]['message']}{more}.",
             "Check these rows. "
             + ("The noise may be larger than the one given: try {noise=learn}. " if given else "")
-            + "If the stream has changed, use {forget=0.95}; {on_conflict=skip} leaves such "
+            + "If the stream has changed, use {forget=auto}; {on_conflict=skip} leaves such "
             "batches out.",
         )
 
@@ -262,7 +265,7 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
                 f"The model is too sure of itself: {what} {surprise:.2g} times what it predicted.",
                 "If rows come more than once, drop the copies. Else give it more {memory}, "
                 "{solver=robust} or larger batches; if the stream changes with time, "
-                "{forget=0.95}.",
+                "{forget=auto}.",
             )
         ]
     if surprise < min(TOO_SMALL, 1.0 - SIGMAS * std) and given:
@@ -326,8 +329,7 @@ def _changed(seen: str) -> Finding:
     return Finding(
         "drift",
         seen,
-        "Let old rows fade with {forget=0.9} (or less, if it changes fast), or start over with a "
-        "new estimator.",
+        "Let old rows fade with {forget=auto}, or start over with a new estimator.",
     )
 
 
@@ -385,7 +387,7 @@ def conflict(
     remedies = [f"{copies} of the rows are copies of others: drop those"] if copies else []
     if not settings.learn_noise:
         remedies.append("the noise may be larger than the one given: try {noise=learn}")
-    remedies.append("if the stream itself has changed, set {forget=0.9} or start over")
+    remedies.append("if the stream itself has changed, set {forget=auto} or start over")
     remedies.append("or let {on_conflict=adapt} use what it can")
     about = error if isinstance(error, ConflictError) else ConflictError("", "no solution")
     return ConflictError(

@@ -56,6 +56,9 @@ class Entry(TypedDict, total=False):
     noise_learned: bool
     prior_learned: bool
     forget: float
+    forget_learned: bool
+    prior: str  #: the one chosen, with prior="auto"
+    weight: float  #: probability of the prior and the forgetting factor that were chosen
     solver_asked: str
     weighted: bool
     sampled: int

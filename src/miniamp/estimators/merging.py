@@ -151,6 +151,8 @@ def _merged(a: FitState, b: FitState) -> FitState:
         )
     return replace(
         b,
+        settings=leading.settings,
+        others=(),
         frame=frame,
         models=tuple(models),
         rows=a.rows + b.rows,
@@ -259,8 +261,10 @@ def with_features(state: FitState, features: int) -> FitState:
         np.append(state.frame.started, np.zeros(more, dtype=bool)),
         state.frame.counted,
     )
-    models = tuple(replace(m, posterior=_wider(m.posterior, end, more)) for m in state.models)
-    return replace(_padded(state, more), features=features, frame=frame, models=models)
+    state = state.mapped(
+        lambda models: tuple(replace(m, posterior=_wider(m.posterior, end, more)) for m in models)
+    )
+    return replace(_padded(state, more), features=features, frame=frame)
 
 
 def with_classes(state: FitState, classes: int) -> FitState:
@@ -287,7 +291,7 @@ def with_classes(state: FitState, classes: int) -> FitState:
         Y = waiting.Y if state.targets > 1 else np.hstack([-waiting.Y, waiting.Y])
         rest = np.full((len(Y), targets - Y.shape[1]), -1.0)
         waiting = replace(waiting, Y=np.hstack([Y, rest]))
-    return replace(state, targets=targets, models=models, waiting=waiting)
+    return replace(state, targets=targets, models=models, others=(), waiting=waiting)
 
 
 def _padded(state: FitState, more: int) -> FitState:

@@ -31,7 +31,9 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
     prior : str or prior
         Prior of the coefficients: "gaussian" (ridge), "sparse" (spike and slab), "laplace",
         "nonnegative", with hyper-parameters learned from the stream; or an object of
-        `miniamp.priors`, which is used as given, for coefficients in the units of X.
+        `miniamp.priors`, which is used as given, for coefficients in the units of X. "auto" runs
+        the first three side by side, which takes up to three times as long as the slowest of them,
+        and uses the one under which the stream is most probable.
     noise : "learn", float or channel
         Variance of the noise: learned, or given. Or a channel of `miniamp.channels`, such as
         StudentT for outliers or Poisson for counts.
@@ -42,8 +44,10 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
         Pseudo-rows that keep correlations between coefficients from batch to batch: 0 keeps none,
         the number of features keeps all (offline inference). "auto" keeps up to 256 within 32 MB,
         and none for sparse rows of more than 4096 features, which stay sparse.
-    forget : float
-        For drifting streams: weight of everything learned before, relative to a new batch.
+    forget : float or "auto"
+        For drifting streams: weight of everything learned before, relative to a new batch. "auto"
+        learns it: the model runs with 1 and up to three neighbouring factors side by side, which
+        takes three to four times as long, and uses the factor that has predicted best.
     solver : "auto", "amp" or "robust"
         AMP for independent features, vector AMP with memory for any; "auto" examines the rows.
     on_conflict : "adapt", "skip" or "raise"
@@ -77,6 +81,10 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
         Probability that a coefficient is not zero; ones under priors without a spike.
     posterior_ : Posterior, or list of K
         The posterior itself, in the standardised units, the intercept last.
+    forget_ : float
+        The forgetting factor in use, per batch of `history_`: given, or learned.
+    prior_ : prior, or list of K
+        The prior in use with its current hyper-parameters, for standardised features.
     noise_ : float, or (K,) array
         Current estimate of the variance of the noise.
     n_samples_seen_ : int

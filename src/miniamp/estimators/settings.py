@@ -16,6 +16,7 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import as_design
 from miniamp.errors import InvalidTypeError, MiniampError
+from miniamp.estimators.candidates import PRIORS
 from miniamp.estimators.rows import Matrix
 from miniamp.estimators.scoring import Scorer
 from miniamp.evidence import Frame
@@ -44,6 +45,8 @@ MOST_NUMBERS = 50_000_000
 #: Rows per batch of several classes that are learned together, at least, and per coefficient: an
 #: update costs as much for one row as for N, and more rows at once are solved better.
 LEAST_TOGETHER, TOGETHER = 1024, 2
+#: The largest forgetting factor of a stream that may change.
+ALMOST_ONE = float(np.nextafter(1.0, 0.0))
 #: Prior variance of an intercept, in units of the targets' mean square.
 WIDE = 100.0
 #: Entries of a matrix that AMP absorbs as one batch: 64 MB.
@@ -64,11 +67,14 @@ class ModelSettings:
     """The checked parameters of a regressor or classifier; see `MiniAMPRegressor`."""
 
     prior: ScalarPrior
+    prior_name: str  #: "" of a prior object
+    auto_prior: bool
     learn_prior: bool
     channel: Channel
     learn_noise: bool
     memory: int | None
     forget: float
+    auto_forget: bool
     solver: str
     on_conflict: str
     stop: Stop
@@ -87,7 +93,9 @@ class ModelSettings:
         for name in ("fit_intercept", "standardize"):
             if not isinstance(given[name], (bool, np.bool_)):
                 raise InvalidTypeError(name, f"{given[name]!r:.60}", "True or False", "choose one")
-        prior, learn_prior = _prior(given["prior"])
+        auto_prior, auto_forget = _is_auto(given["prior"]), _is_auto(given["forget"])
+        prior, name = _prior(PRIORS[0] if auto_prior else given["prior"])
+        learn_prior, forget = bool(name), 1.0 if auto_forget else given["forget"]
         channel, learn_noise = _channel(given["noise"], channel)
         solver, on_conflict, memory = (given[n] for n in ("solver", "on_conflict", "memory"))
         max_iter, tol = checks.count("max_iter", given["max_iter"]), given["tol"]
@@ -101,11 +109,14 @@ class ModelSettings:
             )
         return cls(
             prior=prior,
+            prior_name=name,
+            auto_prior=auto_prior,
             learn_prior=learn_prior,
             channel=channel,
             learn_noise=learn_noise,
             memory=None if _is_auto(memory) else checks.count("memory", memory, least=0),
-            forget=checks.number("forget", given["forget"], above=0.0, most=1.0),
+            forget=checks.number("forget", forget, above=0.0, most=1.0),
+            auto_forget=auto_forget,
             solver=solver,
             on_conflict=on_conflict,
             stop=Stop(max_iter, checks.number("tol", tol, least=0.0)),
@@ -116,6 +127,18 @@ class ModelSettings:
             score=score,
             given=dict(given),
         )
+
+    def choosing(self, prior: str, forget: float) -> Self:
+        """The settings with the prior of this name ("": as it is) and this forgetting factor."""
+        return replace(self, prior=_prior(prior or self.prior)[0], prior_name=prior, forget=forget)
+
+    def kept(self, calls: int) -> float:
+        """What still counts of all before, when rows of so many calls are learned from together.
+
+        A factor that is learned is one per batch that is learned from; and below 1, so that sudden
+        changes are looked for (`miniamp.absorb`).
+        """
+        return min(self.forget, ALMOST_ONE) if self.auto_forget else self.forget**calls
 
     def memory_for(self, features: int, sparse: bool) -> int:
         """How many rows a posterior of so many features remembers, for sparse or dense rows."""
@@ -190,14 +213,14 @@ def _is_auto(value: Given) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
-def _prior(given: Given) -> tuple[ScalarPrior, bool]:
-    """The prior, and whether its hyper-parameters are to be learned."""
+def _prior(given: Given) -> tuple[ScalarPrior, str]:
+    """The prior, and its name where its hyper-parameters are to be learned, else ""."""
     if isinstance(given, str):
         named: dict[str, type[ScalarPrior]] = priors.by_name()
         if given not in named:
-            names = ", ".join(repr(name) for name in named)
+            names = ", ".join(repr(name) for name in ("auto", *named))
             raise checks.refuse("prior", repr(given), f"{names} or a prior", "choose one")
-        return named[given].default(), True
+        return named[given].default(), given
     if not isinstance(given, ScalarPrior):
         raise InvalidTypeError(
             "prior",
@@ -205,7 +228,7 @@ def _prior(given: Given) -> tuple[ScalarPrior, bool]:
             "a name such as 'sparse' or a prior such as priors.GaussBernoulli(rho=0.1)",
             "see miniamp.priors",
         )
-    return given, False
+    return given, ""
 
 
 def _channel(noise: Given, channel: Channel) -> tuple[Channel, bool]:

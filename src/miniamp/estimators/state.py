@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -13,7 +14,9 @@ from scipy.sparse import issparse
 from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.designs import Design, as_design
-from miniamp.estimators import targets
+from miniamp.errors import ConflictError
+from miniamp.estimators import candidates, targets
+from miniamp.estimators.candidates import Candidate
 from miniamp.estimators.health import findings
 from miniamp.estimators.history import (
     Entry,
@@ -51,6 +54,16 @@ STILL_FRESH = 0.9
 LEAST_DF = 1.0
 
 
+class Trial(NamedTuple):
+    """A batch as one candidate has predicted it and learned from it."""
+
+    candidate: Candidate  #: after the batch
+    entry: Entry
+    typical: Typical | None
+    scores: Entry
+    predicted: list[RowPrediction]  #: [] of a first batch
+
+
 class Coefficients(NamedTuple):
     """Coefficients of K targets in the user's units."""
 
@@ -72,6 +85,8 @@ class FitState:
         One per target: a problem with two classes has one.
     y_centre, y_scale : (K,) arrays
         Zero and unit of the targets of a regression, from the first rows; one for all classes.
+    others : tuple of Candidate
+        Other priors and forgetting factors with their models, where these are "auto".
     waiting : Rows or None
         The latest rows, while they are too few to be learned from; `settled` learns from them.
     rows : int
@@ -87,6 +102,7 @@ class FitState:
     targets: int
     frame: Frame | None = None
     models: tuple[Model, ...] = ()
+    others: tuple[Candidate, ...] = ()
     y_centre: Array = field(default_factory=lambda: np.zeros(1))
     y_scale: Array = field(default_factory=lambda: np.ones(1))
     waiting: Rows | None = None
@@ -110,7 +126,15 @@ class FitState:
                 "the same as in the first batch",
                 "call fit, or clone the estimator, to start over",
             )
-        return replace(self, settings=settings)
+        others = self.others
+        if settings.auto_prior or settings.auto_forget:
+            settings = settings.choosing(
+                old.prior_name if settings.auto_prior else settings.prior_name,
+                old.forget if settings.auto_forget else settings.forget,
+            )
+        if (settings.auto_prior, settings.auto_forget) != (old.auto_prior, old.auto_forget):
+            others = ()
+        return replace(self, settings=settings, others=others)
 
     # One batch.
 
@@ -148,7 +172,8 @@ class FitState:
         if self.frame is not None:
             if self.settings.on_conflict == "raise":  # about the rows of this call alone
                 return True
-            return count >= GROUP or self.settings.forget**rows.calls < STILL_FRESH
+            fades = not self.settings.auto_forget
+            return count >= GROUP or (fades and self.settings.kept(rows.calls) < STILL_FRESH)
         if not self._labels:
             varied = bool(np.ptp(rows.Y, axis=0).all())
             return count >= (GROUP if varied else MOST_WAITING)
@@ -165,17 +190,18 @@ class FitState:
         if self.frame is None:
             frame = self.settings.first_frame(rows.X)
             start = self._started(frame, rows.Y, rows.weights, sparse=issparse(rows.X))
-            start = replace(start, tally=self.tally.seeing(rows.X))
-            return start._learned(start._design(rows.X), rows, {})
-        frame = self.settings.next_frame(self.frame, rows.X)
-        stretch = self.frame.stretch(frame, intercept=self.settings.intercept)
-        models = tuple(m.stretched(stretch) for m in self.models)
-        start = replace(self, frame=frame, models=models, waiting=None)
-        design = start._design(rows.X)
-        predicted = start._predictions(design)
-        scores = self.settings.score(rows.Y, predicted)
-        tally = self.tally.seeing(rows.X).scored(rows.Y, predicted, self.y_centre, self.y_scale)
-        return replace(start, tally=tally)._learned(design, rows, scores)
+        else:
+            frame = self.settings.next_frame(self.frame, rows.X)
+            stretch = self.frame.stretch(frame, intercept=self.settings.intercept)
+            start = self.mapped(lambda models: tuple(m.stretched(stretch) for m in models))
+            start = replace(start, frame=frame, waiting=None)
+        start = replace(start, tally=self.tally.seeing(rows.X))
+        return start._learned(start._design(rows.X), rows)
+
+    def mapped(self, change: Callable[[tuple[Model, ...]], tuple[Model, ...]]) -> FitState:
+        """The state whose models are changed, and those of other candidates with them."""
+        others = tuple(one._replace(models=change(one.models)) for one in self.others)
+        return replace(self, models=change(self.models), others=others)
 
     def after_design(self, frame: Frame, design: Design, Y: Array) -> FitState:
         """The state after a first batch whose rows are standardised already, and stay elsewhere.
@@ -184,8 +210,8 @@ class FitState:
         """
         settings = replace(self.settings, solver="amp")
         start = replace(self, settings=settings)._started(frame, Y, None)
-        after = start._learned(design, Rows(np.zeros((len(Y), 0)), Y), {})
-        return replace(after, settings=self.settings)
+        after = start._learned(design, Rows(np.zeros((len(Y), 0)), Y))
+        return replace(after, settings=replace(after.settings, solver=self.settings.solver))
 
     def _started(
         self, frame: Frame, Y: Array, weights: Array | None, *, sparse: bool = False
@@ -193,18 +219,63 @@ class FitState:
         """The state before any row, in units that suit the first ones."""
         centre, scale = self.settings.target_units(Y, weights)
         start = replace(self, frame=frame, waiting=None, y_centre=centre, y_scale=scale)
-        first = functools.partial(self.settings.first_belief, self.features, sparse)
-        models = [
-            Model(first(y), with_unit(self.settings.channel, 1.0 / unit))
-            for y, (_, unit) in zip(start._standardised(Y).T, start.target_units, strict=True)
+        standardised = start._standardised(Y).T
+
+        def models(settings: ModelSettings) -> tuple[Model, ...]:
+            first = functools.partial(settings.first_belief, self.features, sparse)
+            own = [
+                Model(first(y), with_unit(settings.channel, 1.0 / unit))
+                for y, (_, unit) in zip(standardised, start.target_units, strict=True)
+            ]
+            return targets.started(settings, own, self.features)
+
+        each = [
+            one._replace(models=models(self.settings.choosing(one.prior, one.forget)))
+            for one in candidates.first(self.settings)
         ]
-        return replace(start, models=targets.started(self.settings, models, self.features))
+        return start._led_by(each)
+
+    def _led_by(self, each: Sequence[Candidate]) -> FitState:
+        """This state with the models of the first candidate, and the others beside them."""
+        settings = self.settings.choosing(each[0].prior, each[0].forget)
+        return replace(self, settings=settings, models=each[0].models, others=tuple(each[1:]))
 
     def _standardised(self, Y: Array) -> Array:
         return np.asarray((Y - self.y_centre) / self.y_scale)
 
-    def _learned(self, design: Design, rows: Rows, scores: Entry) -> FitState:
-        """The state that has learned from these rows, standardised in the design."""
+    def _learned(self, design: Design, rows: Rows) -> FitState:
+        """The state that has learned from these rows, standardised in the design.
+
+        Its entry has the scores of predictions that were made beforehand, whichever candidate is
+        the best thereafter.
+        """
+        trials = [self._tried(design, rows)]
+        for one in self.others:
+            try:
+                trials.append(self._led_by([one])._tried(design, rows, one.score))
+            except (ConflictError, np.linalg.LinAlgError):  # only with on_conflict="raise"
+                continue
+        gains = candidates.gains(self.settings, [trial.entry for trial in trials])
+        found = [
+            trial.candidate._replace(score=trial.candidate.score + gain)
+            for trial, gain in zip(trials, gains, strict=True)
+        ]
+        each = candidates.ranked(found, self.settings)
+        best = next(t for t in trials if t.candidate.models is each[0].models)
+        entry: Entry = {**best.entry, **trials[0].scores}
+        if len(each) > 1:
+            entry["weight"] = candidates.weight(each)
+        tally = self.tally
+        if trials[0].predicted:
+            tally = tally.scored(rows.Y, trials[0].predicted, self.y_centre, self.y_scale)
+        history = self.history.appended(entry, best.typical)
+        entry["found"] = [finding.kind for finding in findings(history)]
+        return replace(self._led_by(each), rows=entry["rows_seen"], history=history, tally=tally)
+
+    def _tried(self, design: Design, rows: Rows, score: float = 0.0) -> Trial:
+        """What the models of this state become with these rows, and the entry of the batch."""
+        predicted = self._predictions(design) if self.rows else []
+        scores = self.settings.score(rows.Y, predicted) if predicted else {}
         learned, infos = self._updated(design, rows)
         units = self.target_units
         variance = [
@@ -225,6 +296,10 @@ class FitState:
             "solver_asked": self.settings.solver,
             **scores,
         }
+        if self.settings.auto_forget:
+            entry["forget_learned"] = True
+        if self.settings.auto_prior:
+            entry["prior"] = self.settings.prior_name
         own = [
             targets.prior_of(m).rescaled(scale)
             for m, (_, scale) in zip(learned, units, strict=True)
@@ -251,11 +326,12 @@ class FitState:
         if rows.weights is not None:
             entry["weighted"] = True
         elif self.targets == 1:
-            first, forget = not self.history, self.settings.forget**rows.calls
+            first, forget = not self.history, self.settings.kept(rows.calls)
             typical = Typical.of(learned[0], infos[0], design, forget, first, units[0][1])
-        history = self.history.appended(entry, typical)
-        entry["found"] = [finding.kind for finding in findings(history)]
-        return replace(self, models=tuple(learned), rows=self.rows + count, history=history)
+        name, factor = self.settings.prior_name, self.settings.forget
+        return Trial(
+            Candidate(name, factor, score, tuple(learned)), entry, typical, scores, predicted
+        )
 
     def _updated(self, design: Design, rows: Rows) -> tuple[list[Model], list[Info]]:
         """The models after these rows, and how each, or all together, got there."""
@@ -348,6 +424,8 @@ class FitState:
             "history": [dict(entry) for entry in self.history.with_theory()],
             "frame": None if frame is None else vars(frame),
             "models": [dict(vars(model)) for model in self.models],
+            "others": [one.state() for one in self.others],
+            "chosen": [self.settings.prior_name, self.settings.forget],
             "waiting": None if waiting is None else waiting.state(),
             "y_centre": self.y_centre,
             "y_scale": self.y_scale,
@@ -358,7 +436,7 @@ class FitState:
     def from_state(cls, state: State, settings: ModelSettings) -> Self:
         """The way back from `state`; a default for a lost field would be another model."""
         for part in fields(cls):
-            if part.name not in state and part.name not in ("settings", "tally"):
+            if part.name not in state and part.name not in ("settings", "tally", "others"):
                 raise checks.refuse(
                     "state", f"no field {part.name!r}", "all that was saved", "save it again"
                 )
@@ -366,6 +444,7 @@ class FitState:
         changes = {
             "frame": None if frame is None else Frame(**frame),
             "models": tuple(Model(**model) for model in state["models"]),
+            "others": tuple(Candidate.from_state(one) for one in state.get("others", ())),
             "waiting": Rows.from_state(state["waiting"]),
             "history": History(state["history"]),
             "tally": Tally(**state.get("tally", {})),
@@ -373,6 +452,10 @@ class FitState:
             "y_centre": np.atleast_1d(state["y_centre"]),
             "y_scale": np.atleast_1d(state["y_scale"]),
         }
+        state = dict(state)
+        chosen = state.pop("chosen", None)
+        if settings.auto_prior or settings.auto_forget:
+            settings = settings.choosing(*chosen)
         return cls(settings, **{**state, **changes})._consistent()
 
     def _consistent(self) -> Self:

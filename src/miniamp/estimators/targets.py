@@ -58,7 +58,7 @@ def absorbed(
         return functools.partial(AutoBatch, choice=choice)
 
     learned, infos = [], []
-    forget = settings.forget**rows.calls
+    forget = settings.kept(rows.calls)
     with warnings.catch_warnings():
         # A second attempt is recorded in the history as a remedy.
         warnings.simplefilter("ignore", ConflictWarning)
@@ -196,7 +196,7 @@ def absorbed_together(
     rows: Rows,
 ) -> tuple[list[Model], list[Info]]:
     """The models of all classes after a batch; as they were where it is skipped."""
-    first, forget = belief.batches == 0, settings.forget**rows.calls
+    first, forget = belief.batches == 0, settings.kept(rows.calls)
     if first and settings.learn_prior:
         belief = _with_scale(belief, settings, design, rows)
     evidence = SoftmaxBatch(

@@ -42,8 +42,13 @@ def _prior(facts: Facts) -> Decision:
         for name, value in facts.history[-1].items()
         if name.startswith("prior_") and isinstance(value, float) and value != 0.0
     ]
-    chosen = f"{prior} ({', '.join(learned)})" if learned else prior
-    return Decision("prior", chosen, "its parameters are learned from the rows")
+    chosen, why = (
+        str(facts.history[-1].get("prior", prior)),
+        "its parameters are learned from the rows",
+    )
+    if prior == "auto":
+        why = "the most probable of three, given the rows; " + why
+    return Decision("prior", f"{chosen} ({', '.join(learned)})" if learned else chosen, why)
 
 
 def _noise(facts: Facts) -> Decision:
@@ -121,7 +126,10 @@ def _rest(facts: Facts) -> list[Decision]:
         why = f"batch_size={asked} in fit, or the batches passed to partial_fit"
     found = [Decision("batch", f"{typical:,} rows", why)]
     if given.get("forget", 1.0) != 1.0:
-        found.append(Decision("forget", f"{given['forget']:g}", "old batches count less"))
+        why = "old batches count less"
+        if given["forget"] == "auto":
+            why = "the factor whose predictions were best; 1 forgets nothing"
+        found.append(Decision("forget", f"{facts.history[-1]['forget']:.4g}", why))
     if "standardize" in given:
         scaled = bool(given["standardize"]) and isinstance(given["prior"], str)
         why = "a prior given as an object refers to the features' own units"

@@ -40,6 +40,8 @@ HIDDEN = {
     "found",
     "reason",
     "forget",
+    "forget_learned",
+    "prior",
     "features",
     "noise_learned",
     "solver_asked",

@@ -1,0 +1,95 @@
+"""Several models of one stream side by side, where `forget` or `prior` is "auto"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+
+from miniamp.learning import Model
+
+if TYPE_CHECKING:
+    from miniamp.estimators.history import Entry
+    from miniamp.estimators.settings import ModelSettings
+
+#: The priors that prior="auto" chooses among; the first where the rows do not decide.
+PRIORS = ("gaussian", "laplace", "sparse")
+#: Forgetting factors that forget="auto" chooses among, besides 1: half-lives of 1, 2, 4 .. 128
+#: batches. The best is then within a factor of 1.4, where the error, whose two parts grow and fall
+#: with the half-life, is 6 % larger at most.
+FACTORS = tuple(0.5 ** (1.0 / 2**k) for k in range(8))
+#: Until one is better than 1, those around this place among them are tried: of slower ones it would
+#: show late, and for faster ones drift must be fast.
+MIDDLE = 3
+#: A stream is taken not to drift unless its predictions say otherwise, by odds of 20 to 1.
+STEADY = 3.0
+#: A factor that is behind by this many nats (odds of 1100 to 1) starts over from the best model of
+#: the same prior, still that far behind: it has lost what it needs to be good again.
+BEHIND = 7.0
+
+
+class Candidate(NamedTuple):
+    """A prior, a forgetting factor and the models of all targets that have learned with them."""
+
+    prior: str  #: its name, "" where an object was given
+    forget: float
+    score: float = 0.0  #: logarithm of the odds against the best candidate
+    models: tuple[Model, ...] = ()
+
+    def state(self) -> dict[str, Any]:
+        """This candidate in plain values and posteriors, for a file."""
+        return {**self._asdict(), "models": [dict(vars(model)) for model in self.models]}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """The way back from `state`."""
+        return cls(**{**state, "models": tuple(Model(**model) for model in state["models"])})
+
+
+def first(settings: ModelSettings) -> list[Candidate]:
+    """All candidates before any row, the one of `settings` first, without models."""
+    names = PRIORS if settings.auto_prior else (settings.prior_name,)
+    start = [Candidate(name, settings.forget) for name in names]
+    return ranked(start, settings) if settings.auto_forget else start
+
+
+def gains(settings: ModelSettings, entries: Sequence[Entry]) -> list[float]:
+    """Log-probability that each candidate gave to a batch before it learned from it.
+
+    The evidence, where it is known under all priors; else that of the predictions, row by row.
+    """
+    if settings.auto_prior and all("log_evidence" in entry for entry in entries):
+        return [entry["log_evidence"] for entry in entries]
+    return [entry["rows"] * entry.get("score", 0.0) for entry in entries]
+
+
+def ranked(candidates: Iterable[Candidate], settings: ModelSettings) -> list[Candidate]:
+    """The candidates for the next batch, the best first; scores are relative to it."""
+    found = sorted(candidates, key=lambda one: -one.score)
+    lead = found[0]
+    best: dict[str, Candidate] = {}
+    for one in found:
+        best.setdefault(one.prior, one)
+    if settings.auto_forget:
+        known = {(one.prior, one.forget): one for one in found}
+        at = FACTORS.index(lead.forget) if lead.forget in FACTORS else MIDDLE
+        factors = (lead.forget, 1.0, *FACTORS[max(at - 1, 0) : at + 2])
+        wanted = [(lead.prior, factor) for factor in factors]
+        wanted += [(prior, lead.forget) for prior in best]
+        found = [_kept(known.get(key), best[key[0]], key[1]) for key in dict.fromkeys(wanted)]
+        found.sort(key=lambda one: -one.score)
+    return [one._replace(score=one.score - lead.score) for one in found]
+
+
+def _kept(one: Candidate | None, source: Candidate, forget: float) -> Candidate:
+    """A candidate as it is, or started over from the best one of its prior."""
+    least = source.score - (BEHIND if one is not None else STEADY)
+    if one is not None and one.score >= least:
+        return one
+    return source._replace(forget=forget, score=least)
+
+
+def weight(candidates: Sequence[Candidate]) -> float:
+    """The probability of the first candidate."""
+    return float(1.0 / np.sum(np.exp([one.score for one in candidates])))
