@@ -130,6 +130,8 @@ class ModelSettings:
 
     def choosing(self, prior: str, forget: float) -> Self:
         """The settings with the prior of this name ("": as it is) and this forgetting factor."""
+        if (prior, forget) == (self.prior_name, self.forget):
+            return self
         return replace(self, prior=_prior(prior or self.prior)[0], prior_name=prior, forget=forget)
 
     def kept(self, calls: int) -> float:
