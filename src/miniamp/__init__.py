@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         MiniAMPRegressor,
         from_formula,
         load,
+        to_onnx,
     )
 
 __version__ = "0.1.0"
@@ -44,6 +45,7 @@ __all__ = [
     "stream",
     "streams",
     "theory",
+    "to_onnx",
 ]
 
 #: Parts that are imported when they are asked for: they, or what they need, take long to load.
@@ -55,6 +57,7 @@ _ESTIMATORS = (
     "MiniAMPRegressor",
     "from_formula",
     "load",
+    "to_onnx",
 )
 
 

@@ -16,6 +16,7 @@ from miniamp.estimators.clusterer import MiniAMPClusterer
 from miniamp.estimators.formula import FormulaClassifier, FormulaRegressor, from_formula
 from miniamp.estimators.health import Finding, HealthReport, HealthWarning
 from miniamp.estimators.merging import merge
+from miniamp.estimators.onnx import to_onnx
 from miniamp.estimators.regressor import MiniAMPRegressor
 from miniamp.estimators.saving import load
 
@@ -31,4 +32,5 @@ __all__ = [
     "from_formula",
     "load",
     "merge",
+    "to_onnx",
 ]
