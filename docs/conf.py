@@ -16,12 +16,23 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "sphinx_gallery.gen_gallery",
 ]
 myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
 myst_heading_anchors = 3
 # A name between single backticks is code, in docstrings as in the pages.
 default_role = "code"
-exclude_patterns = ["_build", "figures", "images", "benchmarks/*"]
+exclude_patterns = ["_build", "figures", "images", "benchmarks/*", "examples"]
+# Scripts of docs/examples are run, and shown with their output and pictures.
+sphinx_gallery_conf = {
+    "examples_dirs": "examples",
+    "gallery_dirs": "_examples",
+    "within_subsection_order": "FileNameSortKey",
+    "download_all_examples": False,
+    "show_signature": False,
+    "remove_config_comments": True,
+    "min_reported_time": 1e9,
+}
 # Types of parameters are words there, such as "(M,) array": not every one is a name to link to.
 suppress_warnings = ["ref.python"]
 

@@ -54,6 +54,10 @@ AT_ONCE = 8_000_000
 #: Multiplications that the robust solver may spend on an iteration of a batch: rows with Gaussian
 #: noise are decomposed once, others again in every iteration.
 WORK, WORK_AGAIN = 2e8, 4e6
+#: Multiplications for all rows at once where they are fewer than the features, with Gaussian noise:
+#: pieces of such rows cannot tell which coefficients are zero. 400 rows of 2000 features, of which
+#: twelve matter: mean squared error 2.6e-5 in one batch (3.2 s) and 1.9e-3 in four (2.0 s).
+WORK_WIDE = 4e9
 #: Rows per batch where sparse ones are solved by their M x M products: 30 ms of CPU per iteration.
 SPARSE_ROWS = 1000
 #: No batch is chosen smaller than this.
@@ -284,9 +288,12 @@ def auto_sizes(settings: ModelSettings, X: Matrix, targets: int = 1) -> list[int
     if settings.joins(features, targets):
         pieces = -(-rows // max(LEAST_TOGETHER, TOGETHER * features))
         return [len(part) for part in np.array_split(np.arange(rows), pieces)]
+    shifted = settings.channel.shift_invariant
+    if shifted and rows <= features and rows**2 * features <= WORK_WIDE:
+        return [rows]
     if takes_amp(settings, X):
         return [rows] if rows * features <= AT_ONCE else _planned(settings, rows, features)
-    work = WORK if settings.channel.shift_invariant else WORK_AGAIN
+    work = WORK if shifted else WORK_AGAIN
     memory = settings.memory_for(features, sp.issparse(X))
     if sp.issparse(X) and (memory == 0 or rows <= SPARSE_ROWS):
         return _equal(rows, SPARSE_ROWS)
