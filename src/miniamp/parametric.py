@@ -78,9 +78,10 @@ class Parametric:
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and all(
-            np.array_equal(getattr(self, n), getattr(other, n)) for n in self.names
-        )
+        if not isinstance(other, Parametric) or type(self) is not type(other):
+            return False
+        mine, theirs = self.parameters(), other.parameters()
+        return all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
     __hash__ = None  # type: ignore[assignment]  # arrays have no hash
 

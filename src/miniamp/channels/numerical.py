@@ -94,11 +94,6 @@ class Numerical(Channel):
             "scale": self.scale,
         }
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Numerical) and self.parameters() == other.parameters()
-
-    __hash__ = None  # type: ignore[assignment]  # as for all channels
-
     def log_likelihood(self, y: ArrayOrFloat, z: ArrayOrFloat) -> Array:
         """log P(y | z) as the user wrote it."""
         return np.asarray(self._log_likelihood(np.asarray(y), np.asarray(z)), dtype=np.float64)

@@ -60,11 +60,6 @@ class Poisson(Smooth):
     def parameters(self) -> dict[str, object]:
         return {"link": self.link, **super().parameters()}
 
-    def __eq__(self, other: object) -> bool:
-        return super().__eq__(other) and self.link == getattr(other, "link", None)
-
-    __hash__ = None  # type: ignore[assignment]  # arrays have no hash
-
     def checked(self, y: Given) -> Array:
         return checked_counts(y)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Size
+from miniamp.arrays import Array, ArrayOrFloat, Given, Size
 from miniamp.kernel import Kernel
 from miniamp.parametric import Parametric, Places
 from miniamp.tilt import Tilt
@@ -169,3 +169,30 @@ class ScalarPrior(BasePrior):
         if size is None:
             return np.broadcast_shapes(self.shape, np.shape(A), np.shape(B))
         return (size,) if isinstance(size, int) else tuple(size)
+
+
+class MeanAndVariance(ScalarPrior):
+    """A prior given by a `mean` and a variance `var`, each shared or one per coefficient."""
+
+    names = ("mean", "var")
+    widths: ClassVar[dict[str, int]] = {"var": 2}
+    centres = ("mean",)
+
+    def __init__(self, mean: Given = 0.0, var: Given = 1.0) -> None:
+        self.mean = checks.parameter("mean", mean)
+        self.var = checks.parameter("var", var, above=0.0)
+
+    @abstractmethod
+    def refitted(
+        self, mean: Array, var: Array, weight: Array, free: frozenset[str]
+    ) -> tuple[Array, Array]:
+        """(mean, var) that maximise the expected log-density; names not in `free` stay.
+
+        From the posterior mean and variance of each coefficient, and how much it counts.
+        """
+
+    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
+        """The prior after one EM step: `refitted` to the posterior of all coefficients."""
+        free, (first, spread) = self._free(fixed), self.moments(A, B)
+        mean, var = self.refitted(first, spread, np.ones_like(first), free)
+        return self._learned(free, mean=mean, var=var)

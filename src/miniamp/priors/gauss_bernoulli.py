@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Collection
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
@@ -13,8 +13,8 @@ from scipy.special import expit, logit
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given, Size
 from miniamp.kernel import Kernel, packed
-from miniamp.priors.base import Components, ScalarPrior
-from miniamp.priors.gaussian import fit_gaussian, gaussian_log_partition, gaussian_moments
+from miniamp.priors.base import Components, MeanAndVariance, ScalarPrior
+from miniamp.priors.gaussian import Gaussian
 
 
 class SpikeAndSlab(ScalarPrior):
@@ -23,6 +23,8 @@ class SpikeAndSlab(ScalarPrior):
     names = ("rho", "mean", "var")
     widths: ClassVar[dict[str, int]] = {"var": 2}
     centres = ("mean",)
+    #: The kind of density of what is not zero.
+    slab: ClassVar[type[MeanAndVariance]]
 
     def __init__(self, rho: Given = 0.1, mean: Given = 0.0, var: Given = 1.0) -> None:
         self.rho = checks.parameter("rho", rho, above=0.0, most=1.0)
@@ -33,36 +35,20 @@ class SpikeAndSlab(ScalarPrior):
     def default(cls) -> Self:
         return cls(rho=0.5)
 
-    @abstractmethod
-    def _slab_log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        """log of E exp(-A x^2/2 + B x) over the slab."""
-
-    @abstractmethod
-    def _slab_moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
-        """Mean and variance of the slab under the tilt."""
-
-    @abstractmethod
-    def _slab_sample(
-        self, rng: Generator, shape: tuple[int, ...], A: ArrayOrFloat, B: ArrayOrFloat
-    ) -> Array:
-        """Draws of the slab under the tilt."""
-
-    @abstractmethod
-    def _slab_fitted(
-        self, mean: Array, var: Array, weight: Array, free: frozenset[str]
-    ) -> tuple[Array, Array]:
-        """(mean, var) of the slab from the moments and the weight of each coefficient."""
+    @cached_property
+    def _slab(self) -> MeanAndVariance:
+        return self.slab(self.mean, self.var)
 
     def log_odds(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         """log of the odds that the coefficient is not zero; never overflows, unlike the odds."""
-        return np.asarray(logit(self.rho) + self._slab_log_partition(A, B))
+        return np.asarray(logit(self.rho) + self._slab.log_partition(A, B))
 
     def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         """Posterior probability that the coefficient is not zero."""
         return np.asarray(expit(self.log_odds(A, B)))
 
     def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        slab = self._slab_log_partition(A, B)
+        slab = self._slab.log_partition(A, B)
         with np.errstate(divide="ignore"):
             return np.asarray(np.logaddexp(np.log1p(-self.rho), np.log(self.rho) + slab))
 
@@ -70,7 +56,7 @@ class SpikeAndSlab(ScalarPrior):
         log_odds = self.log_odds(A, B)
         # expit of both signs: 1 - expit(l) would lose the small probability to rounding.
         included, excluded = expit(log_odds), expit(-log_odds)
-        mean, var = self._slab_moments(A, B)
+        mean, var = self._slab.moments(A, B)
         return np.asarray(included * mean), np.asarray(
             included * (var + excluded * np.square(mean))
         )
@@ -80,13 +66,13 @@ class SpikeAndSlab(ScalarPrior):
     ) -> Array:
         shape = self._shape_of(size, A, B)
         included = rng.random(shape) < self.inclusion_probability(A, B)
-        return np.asarray(np.where(included, self._slab_sample(rng, shape, A, B), 0.0))
+        return np.asarray(np.where(included, self._slab.sample(rng, shape, A, B), 0.0))
 
     def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
         """The prior after one EM step: mean inclusion, and the slab refitted where included."""
         free = self._free(fixed)
         included = self.inclusion_probability(A, B)
-        mean, var = self._slab_fitted(*self._slab_moments(A, B), included, free)
+        mean, var = self._slab.refitted(*self._slab.moments(A, B), included, free)
         # rho = 0 could never grow again.
         rho = np.maximum(np.mean(included), np.finfo(np.float64).tiny)
         return self._learned(free, rho=rho, mean=mean, var=var)
@@ -110,6 +96,7 @@ class GaussBernoulli(SpikeAndSlab):
     """
 
     name = "sparse"
+    slab = Gaussian
 
     def components(self) -> Components:
         weights = np.array([1.0 - float(self.rho), float(self.rho)])
@@ -120,20 +107,3 @@ class GaussBernoulli(SpikeAndSlab):
         from miniamp.priors import kernels  # only now: the compiler is slow to import
 
         return Kernel(kernels.gauss_bernoulli, packed(logit(self.rho), self.mean, self.var))
-
-    def _slab_log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        return gaussian_log_partition(self.mean, self.var, A, B)
-
-    def _slab_moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
-        return gaussian_moments(self.mean, self.var, A, B)
-
-    def _slab_sample(
-        self, rng: Generator, shape: tuple[int, ...], A: ArrayOrFloat, B: ArrayOrFloat
-    ) -> Array:
-        mean, var = self._slab_moments(A, B)
-        return np.asarray(mean + np.sqrt(var) * rng.normal(size=shape))
-
-    def _slab_fitted(
-        self, mean: Array, var: Array, weight: Array, free: frozenset[str]
-    ) -> tuple[Array, Array]:
-        return fit_gaussian(self.mean, self.var, mean, var, weight, "mean" in free)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import ClassVar, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -12,11 +12,11 @@ from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given, Size
 from miniamp.kernel import Kernel, packed, read_only
 from miniamp.parametric import Places
-from miniamp.priors.base import BasePrior, Components, ScalarPrior
+from miniamp.priors.base import BasePrior, Components, MeanAndVariance, ScalarPrior
 from miniamp.tilt import Tilt
 
 
-class Gaussian(ScalarPrior):
+class Gaussian(MeanAndVariance):
     """Coefficients drawn from N(mean, var): ridge regression as a belief.
 
     Parameters
@@ -31,14 +31,7 @@ class Gaussian(ScalarPrior):
     (1.0, 0.5)
     """
 
-    names = ("mean", "var")
     name = "gaussian"
-    widths: ClassVar[dict[str, int]] = {"var": 2}
-    centres = ("mean",)
-
-    def __init__(self, mean: Given = 0.0, var: Given = 1.0) -> None:
-        self.mean = checks.parameter("mean", mean)
-        self.var = checks.parameter("var", var, above=0.0)
 
     @property
     def is_gaussian(self) -> bool:
@@ -65,11 +58,22 @@ class Gaussian(ScalarPrior):
         mean, var = self.moments(A, B)
         return np.asarray(mean + np.sqrt(var) * rng.normal(size=self._shape_of(size, A, B)))
 
-    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
-        """The prior after one EM step: the posterior's mean and spread over the coordinates."""
-        free = self._free(fixed)
-        mean, var = fit_gaussian(self.mean, self.var, *self.moments(A, B), 1.0, "mean" in free)
-        return self._learned(free, mean=mean, var=var)
+    def refitted(
+        self, mean: Array, var: Array, weight: Array, free: frozenset[str]
+    ) -> tuple[Array, Array]:
+        weight, mean, var, old_mean, old_var = np.broadcast_arrays(
+            weight, mean, var, self.mean, self.var
+        )
+        total = np.sum(weight)
+        if not total > 0.0:
+            return self.mean, self.var
+        centre = self.mean
+        if "mean" in free:
+            # The change is averaged, not the value: what does not move keeps its every bit.
+            change = np.sum(weight * (mean - old_mean) / old_var) / np.sum(weight / old_var)
+            centre = np.asarray(old_mean.flat[0] + change)
+        spread = weight * (var + np.square(mean - centre))
+        return centre, np.asarray(np.sum(spread) / total)
 
 
 def gaussian_log_partition(
@@ -94,33 +98,6 @@ def gaussian_moments(
     A, B = np.asarray(A), np.asarray(B)
     shrink = 1.0 + A * var
     return np.asarray((mean + var * B) / shrink), np.asarray(var / shrink)
-
-
-def fit_gaussian(
-    mean: Array,
-    var: Array,
-    posterior_mean: Array,
-    posterior_var: Array,
-    weight: ArrayOrFloat,
-    learn_mean: bool,
-) -> tuple[Array, Array]:
-    """Shared mean and variance that maximise the expected log-density of N(mean, var).
-
-    Each coordinate counts by its weight; without any weight the present values are returned. With
-    `learn_mean` false the present mean stays, and the variance is taken about it.
-    """
-    weight, posterior_mean, posterior_var, old_mean, old_var = np.broadcast_arrays(
-        weight, posterior_mean, posterior_var, mean, var
-    )
-    total = np.sum(weight)
-    if not total > 0.0:
-        return mean, var
-    if learn_mean:
-        # The change is averaged, not the value: what does not move keeps its every bit.
-        change = np.sum(weight * (posterior_mean - old_mean) / old_var) / np.sum(weight / old_var)
-        mean = np.asarray(old_mean.flat[0] + change)
-    spread = weight * (posterior_var + np.square(posterior_mean - mean))
-    return mean, np.asarray(np.sum(spread) / total)
 
 
 class WithIntercept(BasePrior):

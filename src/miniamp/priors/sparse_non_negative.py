@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.random import Generator
-
-from miniamp.arrays import Array, ArrayOrFloat
 from miniamp.priors.gauss_bernoulli import SpikeAndSlab
-from miniamp.priors.non_negative_gaussian import (
-    cut_log_partition,
-    cut_moments,
-    cut_sample,
-    fit_half_line,
-)
+from miniamp.priors.non_negative_gaussian import NonNegativeGaussian
 
 
 class SparseNonNegative(SpikeAndSlab):
@@ -33,19 +24,4 @@ class SparseNonNegative(SpikeAndSlab):
     """
 
     name = "sparse-nonnegative"
-
-    def _slab_log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        return cut_log_partition(self.mean, self.var, A, B)
-
-    def _slab_moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
-        return cut_moments(self.mean, self.var, A, B)
-
-    def _slab_sample(
-        self, rng: Generator, shape: tuple[int, ...], A: ArrayOrFloat, B: ArrayOrFloat
-    ) -> Array:
-        return cut_sample(rng, shape, self.mean, self.var, A, B)
-
-    def _slab_fitted(
-        self, mean: Array, var: Array, weight: Array, free: frozenset[str]
-    ) -> tuple[Array, Array]:
-        return fit_half_line(self.mean, self.var, mean, var + np.square(mean), weight, free)
+    slab = NonNegativeGaussian

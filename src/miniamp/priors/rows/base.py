@@ -10,7 +10,6 @@ from numpy.random import Generator
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given, Size
-from miniamp.parametric import Parametric
 from miniamp.priors.base import BasePrior
 from miniamp.tilt import Tilt
 
@@ -129,13 +128,6 @@ class RowPrior(BasePrior):
 
     def parameters(self) -> dict[str, object]:
         return {"dim": self.dim, **super().parameters()}
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, RowPrior) and self.dim == other.dim and Parametric.__eq__(self, other)
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # arrays have no hash
 
 
 def root(A: Array) -> Array:
