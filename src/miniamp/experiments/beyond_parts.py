@@ -9,7 +9,7 @@ from miniamp.channels import Channel
 from miniamp.experiments import look
 from miniamp.experiments.figure import Figure, Scale, Tables, Task
 from miniamp.experiments.streaming import MINI_AMP, THEORY, curve_rows, realisation
-from miniamp.experiments.tables import CLOSE, CLOSE_QUICK, Claim, Row, Table, deviation, medians
+from miniamp.experiments.tables import CLOSE, CLOSE_QUICK, Claim, Row, Table, deviation
 from miniamp.priors import ScalarPrior
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def predicted(model: str, alpha_b: float) -> list[Row]:
     """State evolution."""
     what = MODELS[model]
     curve = theory.learning_curve(what.prior, what.channel, alpha_b, alpha_max=ALPHA_MAX)
-    return curve_rows(THEORY, curve, alpha_b)
+    return curve_rows(THEORY, curve, alpha_b=alpha_b)
 
 
 def simulated(model: str, alpha_b: float, seed: int, size: int) -> list[Row]:
@@ -98,8 +98,7 @@ def _draw_model(ax: Axes, table: Table, handles: dict[str, Line2D]) -> None:
         if not len(line):
             continue
         ax.plot(line["alpha"], line["mse"], color=style.colour, ls=("-", "--", "-.")[i], zorder=2)
-        k, *quartiles = medians(table.where(kind=MINI_AMP, alpha_b=a), "batch", "mse")
-        look.bars(ax, line["alpha"][k.astype(int) - 1], quartiles, style, zorder=3)
+        look.followed(ax, line, table.where(kind=MINI_AMP, alpha_b=a), style)
         handles[rf"$\alpha_b = {a:g}$"] = Line2D(
             [], [], color=style.colour, ls=("-", "--", "-.")[i], marker=style.marker, ms=5
         )

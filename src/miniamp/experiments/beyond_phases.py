@@ -9,7 +9,7 @@ import numpy as np
 from miniamp import channels, priors, theory
 from miniamp.experiments import look
 from miniamp.experiments.figure import Figure, Scale, Tables, Task
-from miniamp.experiments.tables import Claim, Row
+from miniamp.experiments.tables import Claim, Row, rows_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -36,17 +36,10 @@ def strip(rho: list[float], points: int) -> list[Row]:
     found = theory.phase_diagram(
         PRIOR, CHANNEL, np.linspace(0.02, 0.9, points), sparsities=rho, progress=False
     )
-    return [
-        {
-            "rho": float(level),
-            "alpha_b": float(alpha),
-            "mse": float(found.mse[i, j]),
-            "mmse": float(found.mmse[i, j]),
-            "hard": int(found.hard[i, j]),
-        }
-        for i, level in enumerate(found.levels)
-        for j, alpha in enumerate(found.alphas)
-    ]
+    return rows_of(
+        rho=found.levels[:, None], alpha_b=found.alphas, mse=found.mse, mmse=found.mmse,
+        hard=found.hard.astype(int),
+    )  # fmt: skip
 
 
 def edges(rho: list[float]) -> list[Row]:

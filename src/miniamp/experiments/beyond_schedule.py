@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from miniamp import channels, priors, theory
-from miniamp.absorb import Stop, absorb
+from miniamp.absorb import Stop, absorb, stream
 from miniamp.datasets import glm_stream
 from miniamp.designs import Averaged
 from miniamp.evidence import Batch
 from miniamp.experiments import look
 from miniamp.experiments.figure import Figure, Scale, Tables, Task
 from miniamp.experiments.streaming import MINI_AMP, STOP, THEORY, seeded
-from miniamp.experiments.tables import Claim, Row, medians
+from miniamp.experiments.tables import Claim, Row, medians, rows_of
 from miniamp.posterior import Posterior
 from miniamp.theory import ConvergedBatch, Law
 
@@ -51,6 +53,7 @@ def tasks(scale: Scale) -> list[Task]:
     return found
 
 
+@cache
 def sizes_of(plan: str) -> Sequence[float]:
     """Batch sizes of a plan; those of the schedule are rounded to whole units."""
     if plan in PLANS:
@@ -61,12 +64,14 @@ def sizes_of(plan: str) -> Sequence[float]:
 
 def predicted(plan: str) -> list[Row]:
     """State evolution: the law absorbs unequal typical batches."""
-    law, alpha, rows = Law(PRIOR), 0.0, list[Row]()
-    for k, size in enumerate(sizes_of(plan)):
-        law, _ = absorb(law, ConvergedBatch(size, CHANNEL))
-        alpha += size
-        rows.append({"kind": THEORY, "plan": plan, "batch": k + 1, "alpha": alpha, "mse": law.mse})
-    return rows
+    steps = stream(Law(PRIOR), [ConvergedBatch(size, CHANNEL) for size in sizes_of(plan)])
+    return _rows(THEORY, plan, mse=[law.mse for law, _ in steps])
+
+
+def _rows(kind: str, plan: str, **columns: ArrayLike) -> list[Row]:
+    sizes = sizes_of(plan)
+    batch, alpha = np.arange(1, len(sizes) + 1), np.cumsum(sizes)
+    return rows_of(kind=kind, plan=plan, batch=batch, alpha=alpha, **columns)
 
 
 def simulated(plan: str, seed: int, size: int, stop: Stop = STOP) -> list[Row]:
@@ -75,23 +80,13 @@ def simulated(plan: str, seed: int, size: int, stop: Stop = STOP) -> list[Row]:
         PRIOR, CHANNEL, size, UNIT, round(ROWS / UNIT), rng=seeded(UNIT, seed), stratified=True
     )
     pieces = iter(problem)
-    belief, alpha, rows = Posterior(PRIOR, size), 0.0, list[Row]()
-    for k, part in enumerate(sizes_of(plan)):
+    belief, errors = Posterior(PRIOR, size), []
+    for part in sizes_of(plan):
         taken = [next(pieces) for _ in range(round(part / UNIT))]
         Phi, y = np.vstack([p for p, _ in taken]), np.concatenate([y for _, y in taken])
         belief, _ = absorb(belief, Batch(Averaged(Phi), y, CHANNEL), stop)
-        alpha += part
-        rows.append(
-            {
-                "kind": MINI_AMP,
-                "plan": plan,
-                "seed": seed,
-                "batch": k + 1,
-                "alpha": alpha,
-                "mse": problem.mse(belief.mean),
-            }
-        )
-    return rows
+        errors.append(problem.mse(belief.mean))
+    return _rows(MINI_AMP, plan, seed=seed, mse=errors)
 
 
 def draw(tables: Tables) -> Canvas:
@@ -101,8 +96,7 @@ def draw(tables: Tables) -> Canvas:
     for i, plan in enumerate([*PLANS, BEST]):
         style, line = look.style(i), table.where(kind=THEORY, plan=plan)
         ax.plot(line["alpha"], line["mse"], color=style.colour, label=plan, zorder=2)
-        k, *quartiles = medians(table.where(kind=MINI_AMP, plan=plan), "batch", "mse")
-        look.bars(ax, line["alpha"][k.astype(int) - 1], quartiles, style, zorder=3)
+        look.followed(ax, line, table.where(kind=MINI_AMP, plan=plan), style)
     ax.set_yscale("log")
     ax.set_xlim(0.0, ROWS * 1.02)
     ax.set_xlabel(r"$\alpha$ = rows seen / coefficients")

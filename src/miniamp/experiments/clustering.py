@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +21,7 @@ from miniamp.datasets import Labelled, load_mnist, load_newsgroups
 from miniamp.datasets.location import file_in_folder
 from miniamp.evidence import FactorBatch
 from miniamp.experiments.streaming import MINI_AMP, THEORY, seeded
-from miniamp.experiments.tables import Row
+from miniamp.experiments.tables import Row, rows_of
 from miniamp.posterior import Posterior
 from miniamp.theory import lowrank
 from miniamp.tilt import Tilt
@@ -59,30 +60,31 @@ def predicted(alpha_b: float, seed: float) -> list[Row]:
     curve = lowrank.learning_curve(
         priors.GaussianRows(R), priors.OneHot(R), NOISE, alpha_b, alpha_max=ALPHA_MAX, seed=seed
     )
-    return [
-        {
-            "kind": SEEDED if seed else THEORY,
-            "alpha_b": alpha_b,
-            "batch": k + 1,
-            "alpha": float(curve.alpha[k]),
-            "mse": float(curve.mse[k]),
-            "loss": float(curve.label_error[k]),
-        }
-        for k in range(len(curve.alpha))
-    ]
+    return rows_of(
+        kind=SEEDED if seed else THEORY, alpha_b=alpha_b, batch=np.arange(1, len(curve.alpha) + 1),
+        alpha=curve.alpha, mse=curve.mse, loss=curve.label_error,
+    )  # fmt: skip
+
+
+def drawn(
+    rng: np.random.Generator, U: Array, alpha_b: float, batches: int
+) -> Iterator[tuple[NDArray[np.int64], FactorBatch]]:
+    """Batches of the mixture with centres U: true labels, and the columns."""
+    size, channel = len(U), channels.Gaussian(var=NOISE)
+    columns = round(alpha_b * size)
+    for _ in range(batches):
+        labels = rng.integers(R, size=columns)
+        Y = U[:, labels] / np.sqrt(size) + np.sqrt(NOISE) * rng.normal(size=(size, columns))
+        yield labels, FactorBatch(Y, channel, priors.OneHot(R), rng=rng)
 
 
 def simulated(alpha_b: float, seed: int, size: int) -> list[Row]:
     """One instance: error of U and 0-1 loss of each batch's labels."""
     rng = seeded(alpha_b, seed, 3)
     U = rng.normal(size=(size, R))
-    columns, channel = round(alpha_b * size), channels.Gaussian(var=NOISE)
     belief: Posterior = Posterior(priors.GaussianRows(R), size)
     rows: list[Row] = []
-    for k in range(int(ALPHA_MAX / alpha_b + 1e-9)):
-        labels = rng.integers(R, size=columns)
-        Y = U[:, labels] / np.sqrt(size) + np.sqrt(NOISE) * rng.normal(size=(size, columns))
-        batch = FactorBatch(Y, channel, priors.OneHot(R), rng=rng)
+    for k, (labels, batch) in enumerate(drawn(rng, U, alpha_b, int(ALPHA_MAX / alpha_b + 1e-9))):
         belief, info = absorb(belief, batch, STOP)
         order = matched(U, belief.mean)
         found = belief.columns[:, order].argmax(axis=1)  # type: ignore[attr-defined]
@@ -92,7 +94,7 @@ def simulated(alpha_b: float, seed: int, size: int) -> list[Row]:
                 "alpha_b": alpha_b,
                 "seed": seed,
                 "batch": k + 1,
-                "alpha": (k + 1) * columns / size,
+                "alpha": (k + 1) * len(labels) / size,
                 "mse": float(np.mean(np.square(U - belief.mean[:, order]))),
                 "loss": float(np.mean(found != labels)),
                 "iterations": info.iterations,
@@ -108,26 +110,16 @@ def grown(alpha_b: float, seed: int, size: int) -> list[Row]:
     """
     rng = seeded(alpha_b, seed, 5)
     U = rng.normal(size=(size, R))
-    telling = U - U.mean(axis=1, keepdims=True)  # what tells the labels apart
-    columns, channel = round(alpha_b * size), channels.Gaussian(var=NOISE)
+    telling = U - U.mean(axis=1, keepdims=True)  # what distinguishes the labels
     belief: Posterior = Posterior(priors.GaussianRows(R), size)
-    rows: list[Row] = []
-    overlap = 0.0
-    for k in range(GROWING + 1):
-        labels = rng.integers(R, size=columns)
-        Y = U[:, labels] / np.sqrt(size) + np.sqrt(NOISE) * rng.normal(size=(size, columns))
-        belief, _ = absorb(belief, FactorBatch(Y, channel, priors.OneHot(R), rng=rng), EXACT)
+    overlaps = []
+    for k, (_, batch) in enumerate(drawn(rng, U, alpha_b, GROWING + 1)):
+        belief, _ = absorb(belief, batch, EXACT)
         if k == 0:
             belief = belief.tilted(Tilt(np.zeros((R, R)), SEED * U))
-        before, overlap = (
-            overlap,
-            float(np.vdot(belief.tilt.B, telling) / np.vdot(telling, telling)),
-        )
-        if k:
-            rows.append(
-                {"alpha_b": alpha_b, "seed": seed, "batch": k + 1, "growth": overlap / before}
-            )
-    return rows
+        overlaps.append(float(np.vdot(belief.tilt.B, telling) / np.vdot(telling, telling)))
+    growth = np.divide(overlaps[1:], overlaps[:-1])
+    return rows_of(alpha_b=alpha_b, seed=seed, batch=np.arange(2, GROWING + 2), growth=growth)
 
 
 def matched(truth: Array, estimate: Array) -> Array:
@@ -186,17 +178,10 @@ def presented(data: str, method: str, seed: int, samples: int | None) -> list[Ro
                 first.append(np.asarray(model.partial_fit(X[low:high]).labels_))
     rows: list[Row] = []
     for number, labels in enumerate((np.concatenate(first), model.predict(X)), start=1):
-        who = {"method": method, "seed": seed, "pass": number}
+        who: Row = {"method": method, "seed": seed, "pass": number}
         seen = np.unique(np.geomspace(batch, len(y), POINTS).astype(int))
-        rows += [
-            {
-                **who,
-                "kind": "cumulative",
-                "samples": int(m),
-                "accuracy": accuracy(y[:m], labels[:m]),
-            }
-            for m in seen
-        ]
+        scores = [accuracy(y[:m], labels[:m]) for m in seen]
+        rows += rows_of(**who, kind="cumulative", samples=seen, accuracy=scores)
         rows.append(
             {
                 **who,

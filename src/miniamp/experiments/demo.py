@@ -39,22 +39,14 @@ LOOKS = {
 }
 
 
-def _mini_amp(belief: Posterior, Phi: Array, y: Array, channel: Gaussian) -> Posterior:
-    return absorb(belief, Batch(Averaged(Phi), y, channel), STOP)[0]
-
-
-def _adf(belief: Posterior, Phi: Array, y: Array, channel: Gaussian) -> Posterior:
-    return adf(belief, Phi, y, channel)[0]
-
-
-def _streaming_vb(belief: Posterior, Phi: Array, y: Array, channel: Gaussian) -> Posterior:
-    return absorb(belief, MeanFieldBatch(Phi, y, channel), STOP)[0]
-
-
-_STEP: dict[str, Callable[[Posterior, Array, Array, Gaussian], Posterior]] = {
-    "Mini-AMP": _mini_amp,
-    "ADF": _adf,
-    "streaming VB": _streaming_vb,
+_STEP: dict[str, Callable[[Posterior, Array, Array, Gaussian], tuple[Posterior, object]]] = {
+    "Mini-AMP": lambda belief, Phi, y, channel: absorb(
+        belief, Batch(Averaged(Phi), y, channel), STOP
+    ),
+    "ADF": adf,
+    "streaming VB": lambda belief, Phi, y, channel: absorb(
+        belief, MeanFieldBatch(Phi, y, channel), STOP
+    ),
 }
 
 
@@ -109,13 +101,13 @@ class Demo:
         belief = Posterior(GaussBernoulli(rho=RHO), self.size)
         self.estimates[name] = []
         for Phi, y in self.problem:
-            belief = _STEP[name](belief, Phi, y, Gaussian(var=NOISE))
+            belief, _ = _STEP[name](belief, Phi, y, Gaussian(var=NOISE))
             self.estimates[name].append(belief.mean)
             yield belief.mean
 
     @cached_property
     def state_evolution(self) -> Array:
-        """What the theory says of Mini-AMP for infinitely many coefficients (Theorem 1)."""
+        """The theory of Mini-AMP for infinitely many coefficients (Theorem 1)."""
         prior, channel = GaussBernoulli(rho=RHO), Gaussian(var=NOISE)
         return theory.learning_curve(prior, channel, ALPHA_B, batches=self.batches).mse
 

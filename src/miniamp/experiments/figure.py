@@ -10,7 +10,7 @@ import os
 import pkgutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -149,7 +149,7 @@ def reproduce(
     out: Path,
     scale: Scale | None = None,
     jobs: int = 1,
-    tell: Callable[[Task], None] = lambda _: None,
+    progress: Callable[[Task], None] = lambda _: None,
 ) -> list[Claim]:
     """Make a figure: its tables, then the picture from them, then the claims; all go to `out`.
 
@@ -164,14 +164,14 @@ def reproduce(
         How large.
     jobs : int
         Processes at a time.
-    tell : function
+    progress : function
         Called after each task.
     """
     scale = Scale() if scale is None else scale
     figure = load(name)
     tasks = figure.tasks(scale)
     parts = out / ".parts" / name
-    run_all(tasks, parts, checks.count("jobs", jobs), tell)
+    run_all(tasks, parts, checks.count("jobs", jobs), progress)
     gather(name, tasks, out)
     return picture(name, out, scale)
 
@@ -219,19 +219,19 @@ def finished(task: Task, parts: Path) -> list[Row] | None:
 
 
 def run_all(
-    tasks: Sequence[Task], parts: Path, jobs: int, tell: Callable[[Task], None] = lambda _: None
+    tasks: Sequence[Task], parts: Path, jobs: int, progress: Callable[[Task], None] = lambda _: None
 ) -> None:
     """Run every task that is not finished; each leaves its rows in `parts` as soon as it is.
 
     A task that fails ends the run with its error; what is finished stays, and the next run goes on
-    from there. `tell` is called after each task, also for those that were finished before.
+    from there. `progress` is called after each task, also for those that were finished before.
     """
     waiting: list[Task] = []
     for task in tasks:
         if finished(task, parts) is None:
             waiting.append(task)
         else:
-            tell(task)
+            progress(task)
     if not waiting:
         return
     # Fresh processes rather than forks: threads of the parent's libraries would not survive a fork.
@@ -239,16 +239,11 @@ def run_all(
         _environment(dict.fromkeys(SINGLE_THREAD, "1")),
         ProcessPoolExecutor(min(jobs, len(waiting)), mp_context=get_context("spawn")) as pool,
     ):
-        running: dict[Future[None], Task] = {}
-        for task in waiting:
-            running[pool.submit(_run_and_keep, task, parts)] = task
+        running = {pool.submit(_run_and_keep, task, parts): task for task in waiting}
         try:
-            while running:
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    task = running.pop(future)
-                    future.result()
-                    tell(task)
+            for future in as_completed(running):
+                future.result()
+                progress(running[future])
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

@@ -18,7 +18,16 @@ from miniamp.experiments.streaming import (
     curve_rows,
     realisation,
 )
-from miniamp.experiments.tables import CLOSE, CLOSE_QUICK, Claim, Row, Table, deviation, medians
+from miniamp.experiments.tables import (
+    CLOSE,
+    CLOSE_QUICK,
+    Claim,
+    Row,
+    Table,
+    deviation,
+    medians,
+    rows_of,
+)  # fmt: skip
 from miniamp.priors import ScalarPrior
 
 if TYPE_CHECKING:
@@ -129,8 +138,8 @@ def predicted(panel: str) -> list[Row]:
     rows: list[Row] = []
     for a in what.sizes:
         K = what.batches(a)
-        rows += curve_rows(THEORY, theory.learning_curve(*model, a, batches=K), a)
-        rows += curve_rows(MMSE, theory.mmse_curve(*model, a, batches=K), a)
+        rows += curve_rows(THEORY, theory.learning_curve(*model, a, batches=K), alpha_b=a)
+        rows += curve_rows(MMSE, theory.mmse_curve(*model, a, batches=K), alpha_b=a)
     grid = np.linspace(0.0, what.alpha_max, 301)
     rows += curve_rows(OFFLINE, theory.offline_curve(*model, grid))
     online = theory.online_curve(*model, grid)
@@ -144,10 +153,7 @@ def thresholds(panel: str, batches: int) -> list[Row]:
     """T_k and S_k of the first batches. Without noise S_k is that of very little noise."""
     what = PANELS["centre" if panel == "left" else panel]
     found = theory.batch_thresholds(what.prior, what.channel, batches)
-    return [
-        {"kind": THRESHOLD, "batch": k + 1, "information": t, "spinodal": s}
-        for k, (t, s) in enumerate(zip(*found, strict=True))
-    ]
+    return rows_of(kind=THRESHOLD, batch=np.arange(1, batches + 1), **found._asdict())
 
 
 def near_threshold(table: Table, alpha_b: float, panel: Panel) -> Array:
@@ -189,26 +195,16 @@ def _draw_panel(ax: Axes, table: Table, panel: Panel) -> None:
         ax.plot(line["alpha"], _shown(line["mse"], panel), "k", ls=dash, lw=1.4, zorder=1)
     for a in panel.sizes:
         line = table.where(kind=THEORY, alpha_b=a)
-        alpha, error = line["alpha"], _shown(line["mse"], panel)
-        ax.plot(alpha, error, color=STYLES[a].colour, lw=1.5, zorder=2)
+        ax.plot(line["alpha"], _shown(line["mse"], panel), color=STYLES[a].colour, lw=1.5, zorder=2)
         if panel.vb:
             best = table.where(kind=MMSE, alpha_b=a)
             ax.plot(best["alpha"], best["mse"], ls="--", lw=1.1, color=STYLES[a].colour, zorder=2.5)
         runs = table.where(kind=MINI_AMP, alpha_b=a)
-        if len(runs):
-            k, *quartiles = medians(runs, "batch", "mse")
-            shown = look.thinned(len(k), 14)
-            places = alpha[k.astype(int) - 1][shown]
-            values = [_shown(q, panel)[shown] for q in quartiles]
-            look.bars(ax, places, values, STYLES[a], zorder=3, clip_on=False)
-        runs = table.where(kind=STREAMING_VB, alpha_b=a)
-        if len(runs):
-            k, *quartiles = medians(runs, "batch", "mse")
-            shown = look.thinned(len(k), 8)
-            look.bars(
-                ax, alpha[k.astype(int) - 1][shown], [q[shown] for q in quartiles], STYLES[a],
-                marker="x", markersize=5.5, markeredgewidth=1.3, markeredgecolor=STYLES[a].colour,
-            )  # fmt: skip
+        look.followed(ax, line, runs, STYLES[a], most=14, floor=panel.bottom, clip_on=False)
+        look.followed(
+            ax, line, table.where(kind=STREAMING_VB, alpha_b=a), STYLES[a], most=8, zorder=2,
+            marker="x", markersize=5.5, markeredgewidth=1.3, markeredgecolor=STYLES[a].colour,
+        )  # fmt: skip
 
 
 def _shown(error: Array, panel: Panel) -> Array:

@@ -10,7 +10,7 @@ from miniamp import channels, priors, theory
 from miniamp.arrays import Array
 from miniamp.experiments import look
 from miniamp.experiments.figure import Figure, Scale, Tables, Task
-from miniamp.experiments.tables import Claim, Row, Table
+from miniamp.experiments.tables import Claim, Row, Table, rows_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,10 +56,7 @@ def landscape(batch: int, points: int) -> list[Row]:
     reached = theory.learning_curve(PRIOR, CHANNEL, ALPHA_B, batches=batch).mse[-1]
     E = np.geomspace(1e-9, 0.3, points)
     i = theory.mutual_information(PRIOR, CHANNEL, E, ALPHA_B, before)
-    rows: list[Row] = [
-        {"kind": "line", "batch": batch, "mse": e, "information": value}
-        for e, value in zip(E.tolist(), i.tolist(), strict=True)
-    ]
+    rows = rows_of(kind="line", batch=batch, mse=E, information=i)
     found = [p for p in theory.fixed_points(PRIOR, CHANNEL, ALPHA_B, before) if p.stable]
     best = min(found, key=lambda point: point.mutual_information)
     rows += [
@@ -95,10 +92,7 @@ def strip(sizes: list[float]) -> list[Row]:
 def edges() -> list[Row]:
     """T_k and S_k."""
     found = theory.batch_thresholds(PRIOR, CHANNEL, THRESHOLDS)
-    return [
-        {"batch": k + 1, "information": t, "spinodal": s}
-        for k, (t, s) in enumerate(zip(*found, strict=True))
-    ]
+    return rows_of(batch=np.arange(1, THRESHOLDS + 1), **found._asdict())
 
 
 def draw(tables: Tables) -> Canvas:

@@ -104,10 +104,7 @@ def _draw_mixture(left: Axes, right: Axes, table: Table) -> None:
             if len(seeded):
                 ax.plot(seeded["alpha"], seeded[value], color=style.colour, ls=":", zorder=2)
             runs = table.where(kind=MINI_AMP, alpha_b=a)
-            k, *quartiles = medians(runs, "batch", value)
-            shown = look.thinned(len(k), 14)
-            places = line["alpha"][k.astype(int) - 1][shown]
-            look.bars(ax, places, [q[shown] for q in quartiles], style, zorder=3)
+            look.followed(ax, line, runs, style, value, most=14)
         left.plot(
             [], [], color=style.colour, marker=style.marker, label=rf"$\alpha_b = {a:g}$", ms=5
         )

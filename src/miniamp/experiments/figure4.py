@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from miniamp.absorb import Stop
 from miniamp.experiments import look
 from miniamp.experiments.figure import Figure, Scale, Tables, Task
 from miniamp.experiments.streaming import MINI_AMP, STOP, THEORY, curve_rows, realisation
-from miniamp.experiments.tables import CLOSE, CLOSE_QUICK, Claim, Row, Table, deviation, medians
+from miniamp.experiments.tables import CLOSE, CLOSE_QUICK, Claim, Row, Table, deviation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -24,7 +24,7 @@ ALPHA_B, BATCHES = 0.35, 8
 ITERATIONS = (1, 2, 5, 10, 25, 50, 100, 0)
 
 #: The marker of as many as it takes: 100 are as good, and both must be seen.
-RING = {
+RING: dict[str, Any] = {
     "marker": "o",
     "markersize": 9.0,
     "markerfacecolor": "none",
@@ -55,7 +55,7 @@ def tasks(scale: Scale) -> list[Task]:
 def predicted(t_max: int) -> list[Row]:
     """State evolution stopped after t_max iterations a batch."""
     curve = theory.learning_curve(PRIOR, CHANNEL, ALPHA_B, batches=BATCHES, t_max=t_max or None)
-    return [{"t_max": t_max, **row} for row in curve_rows(THEORY, curve, ALPHA_B)]
+    return [{"t_max": t_max, **row} for row in curve_rows(THEORY, curve, alpha_b=ALPHA_B)]
 
 
 def simulated(t_max: int, seed: int, size: int) -> list[Row]:
@@ -73,20 +73,18 @@ def draw(tables: Tables) -> Canvas:
     dashes = ("-", "--", "-.", ":")
     for i, t in enumerate(ITERATIONS):
         line = table.where(kind=THEORY, t_max=t)
-        alpha, style = line["alpha"], look.style(i)
+        style = look.style(i)
         label = rf"$t_\mathrm{{max}} = {t}$" if t else "converged"
-        ax.plot(alpha, line["mse"], color=style.colour, ls=dashes[i // 2], zorder=2)
+        ax.plot(line["alpha"], line["mse"], color=style.colour, ls=dashes[i // 2], zorder=2)
         runs = table.where(kind=MINI_AMP, t_max=t)
-        if len(runs):
-            quartiles = medians(runs, "batch", "mse")[1:]
-            look.bars(ax, alpha, quartiles, style, zorder=3, **(RING if t == 0 else {}))
+        look.followed(ax, line, runs, style, **(RING if t == 0 else {}))
         ax.plot(
             [], [], color=style.colour, ls=dashes[i // 2], label=label,
             marker="o" if t == 0 else style.marker, mfc="none" if t == 0 else style.colour,
         )  # fmt: skip
     ax.set_xlabel(r"$\alpha$ = rows seen / coefficients")
     ax.set_ylabel("mean squared error")
-    ax.set_xlim(0.0, alpha[-1] * 1.02)
+    ax.set_xlim(0.0, line["alpha"][-1] * 1.02)
     ax.set_title(rf"$\rho = 0.3$, $\Delta = 10^{{-8}}$, $\alpha_b = {ALPHA_B}$", loc="left")
     ax.legend(loc="lower left", handlelength=3.2)
     return made

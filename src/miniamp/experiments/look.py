@@ -9,6 +9,7 @@ import numpy as np
 
 from miniamp.arrays import Array
 from miniamp.errors import MissingExtraError
+from miniamp.experiments.tables import Table, medians
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -86,6 +87,19 @@ def bars(ax: Axes, x: Array, quartiles: Sequence[Array], look: Style, **kwargs: 
         "elinewidth": 0.8,
     }
     ax.errorbar(x, median, yerr=error, **(usual | kwargs))
+
+
+def followed(
+    ax: Axes, line: Table, runs: Table, style: Style, value: str = "mse", most: int = 1000,
+    floor: float = -np.inf, **kwargs: Any,
+) -> None:  # fmt: skip
+    """Medians and quartiles of runs beside a line of the theory, at most about `most` of them."""
+    if not len(runs):
+        return
+    k, *quartiles = medians(runs, "batch", value)
+    shown = thinned(len(k), most)
+    values = [np.maximum(q, floor)[shown] for q in quartiles]
+    bars(ax, line["alpha"][k.astype(int) - 1][shown], values, style, **({"zorder": 3} | kwargs))
 
 
 def outlined(width: float) -> list[AbstractPathEffect]:

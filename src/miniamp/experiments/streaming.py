@@ -14,7 +14,7 @@ from miniamp.designs import Averaged
 from miniamp.errors import ConflictError, ConflictWarning
 from miniamp.evidence import Batch, MeanFieldBatch
 from miniamp.evidence.base import DrawnRows
-from miniamp.experiments.tables import Row
+from miniamp.experiments.tables import Row, rows_of
 from miniamp.posterior import Posterior
 from miniamp.priors import ScalarPrior
 from miniamp.theory import Curve
@@ -43,49 +43,41 @@ def realisation(
     algorithm: str = MINI_AMP,
     stop: Stop | None = None,
 ) -> list[Row]:
-    """Errors after each batch of one random problem with a stratified truth (errata E5).
-
-    A batch that is refused leaves the belief as it was, as it would in use.
-    """
+    """Errors after each batch of one random problem with a stratified truth (errata E5)."""
     problem = glm_stream(
         prior, channel, size, alpha_b, batches, rng=seeded(alpha_b, seed), stratified=True
     )
-    belief, rows = Posterior(prior, size), list[Row]()
-    for k, (Phi, y) in enumerate(problem):
+    belief, errors, iterations = Posterior(prior, size), [], []
+    for Phi, y in problem:
         if algorithm == MINI_AMP:
             evidence: DrawnRows[Any] = Batch(Averaged(Phi), y, channel)
         else:
             evidence = MeanFieldBatch(Phi, y, channel)
         default = STOP if algorithm == MINI_AMP else VB_STOP
-        iterations = 0
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConflictWarning)
-                belief, info = absorb(belief, evidence, stop or default)
-            iterations = info.iterations
-        except ConflictError:
-            pass
-        rows.append(
-            {
-                "kind": algorithm,
-                "alpha_b": alpha_b,
-                "seed": seed,
-                "batch": k + 1,
-                "alpha": float(problem.alpha[k]),
-                "mse": problem.mse(belief.mean),
-                "iterations": iterations,
-            }
-        )
-    return rows
+        belief, number = absorbed(belief, evidence, stop or default)
+        errors.append(problem.mse(belief.mean))
+        iterations.append(number)
+    return rows_of(
+        kind=algorithm, alpha_b=alpha_b, seed=seed, batch=np.arange(1, batches + 1),
+        alpha=problem.alpha, mse=errors, iterations=iterations,
+    )  # fmt: skip
 
 
-def curve_rows(
-    kind: str, curve: Curve, alpha_b: float | None = None, value: str = "mse"
-) -> list[Row]:
+def absorbed(belief: Posterior, rows: DrawnRows[Any], stop: Stop) -> tuple[Posterior, int]:
+    """The belief after a batch, and its iterations; a refused batch leaves it as it was, after 0.
+
+    As it would in use.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConflictWarning)
+            belief, info = absorb(belief, rows, stop)
+        return belief, info.iterations
+    except ConflictError:
+        return belief, 0
+
+
+def curve_rows(kind: str, curve: Curve, **own: float) -> list[Row]:
     """A curve of the theory as rows of the same table."""
-    errors = getattr(curve, value)
-    own = {} if alpha_b is None else {"alpha_b": alpha_b}
-    return [
-        {"kind": kind, **own, "batch": k + 1, "alpha": float(alpha), "mse": float(error)}
-        for k, (alpha, error) in enumerate(zip(curve.alpha, errors, strict=True))
-    ]
+    batch = np.arange(1, len(curve.alpha) + 1)
+    return rows_of(kind=kind, **own, batch=batch, alpha=curve.alpha, mse=curve.mse)

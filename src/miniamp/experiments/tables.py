@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from miniamp.arrays import Array
 
@@ -43,6 +44,18 @@ def write_table(path: Path, rows: Sequence[Row]) -> None:
     buffer = StringIO()
     csv.writer(buffer, lineterminator="\n").writerows(lines)
     write_whole(path, buffer.getvalue())
+
+
+def rows_of(**columns: ArrayLike) -> list[Row]:
+    """The rows of a table from its columns; a single value stands in every row.
+
+    Examples
+    --------
+    >>> rows_of(kind="a", x=[1.0, 2.0])
+    [{'kind': 'a', 'x': 1.0}, {'kind': 'a', 'x': 2.0}]
+    """
+    lists = (array.ravel().tolist() for array in np.broadcast_arrays(*columns.values()))
+    return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
 class Table:
@@ -205,18 +218,14 @@ def medians(table: Table, by: str, value: str) -> tuple[Array, Array, Array, Arr
 
 
 def deviation(
-    table: Table,
-    theory: Table,
-    value: str = "mse",
-    least: float = 0.0,
-    leave_out: Array | None = None,
+    table: Table, theory: Table, least: float = 0.0, leave_out: Array | None = None
 ) -> Deviation:
     """Mean absolute log10 of medians over theory, batch by batch.
 
     Only where both are above `least`, and not at the batches to `leave_out`.
     """
-    k, median, _, _ = medians(table, "batch", value)
-    expected = dict(zip(theory["batch"], theory[value], strict=True))
+    k, median, _, _ = medians(table, "batch", "mse")
+    expected = dict(zip(theory["batch"], theory["mse"], strict=True))
     predicted = np.array([expected[batch] for batch in k])
     used = (predicted > least) & (median > least)
     if leave_out is not None:
