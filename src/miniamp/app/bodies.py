@@ -219,13 +219,9 @@ def _arrow(content: bytes, names: Names, most_rows: int) -> RequestRows:
         raise InvalidInputError("body", "other columns", "the model's features", "see GET /model")
     if not columns or table.num_rows == 0:
         raise InvalidInputError("body", "no rows", "at least one", "send some")
-    X = _matrix([_values(columns[name]) for name in wanted]).T
-    return RequestRows(np.ascontiguousarray(X), None if y is None else _targets(_values(y), len(X)))
-
-
-def _values(column: Any) -> list[Any]:
-    found: list[Any] = column.to_pylist()
-    return found
+    X = _matrix([columns[name].to_pylist() for name in wanted]).T
+    targets = None if y is None else _targets(y.to_pylist(), len(X))
+    return RequestRows(np.ascontiguousarray(X), targets)
 
 
 def _require_small(pa: Any, content: bytes, most_rows: int) -> None:

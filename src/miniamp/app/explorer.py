@@ -150,17 +150,15 @@ def diagram_figure(question: Question, size: int) -> dict[str, Any]:
              "xref": "paper", "yref": "paper"}
         ]  # fmt: skip
         return figure
-    kinds = ["optimal", "hard", "impossible"]
-    hard = found.hard
-    z = np.where(hard, 1.0, 0.0)
     noise = found.axis == "noise"
     y = np.log10(found.levels) if noise else found.levels
     here = question.noise if noise else question.rho
     data = [
         {
-            "type": "heatmap", "x": found.alphas.tolist(), "y": y.tolist(), "z": z.tolist(),
+            "type": "heatmap", "x": found.alphas.tolist(), "y": y.tolist(),
+            "z": found.hard.astype(float).tolist(),
             "zmin": 0, "zmax": 1, "showscale": False, "colorscale": [[0, "@cell0"], [1, "@cell1"]],
-            "text": [[kinds[int(v)] for v in row] for row in z],
+            "text": found.verdicts.tolist(),
             "hovertemplate": "%{text}<extra></extra>",
         },
         {
@@ -184,17 +182,15 @@ def words(question: Question, done: dict[str, str]) -> list[Any]:
     if "needed" in done and not done["needed"]:
         rows = []
         for name, alpha in asked.needed(question).items():
-            count = "not within these rows" if alpha is None else f"{_rows(alpha, question):,}"
+            count = "not within these rows"
+            if alpha is not None:
+                count = f"{int(np.ceil(alpha * question.features - 1e-9)):,}"
             rows.append(html.Tr([html.Td(name), html.Td(count, className="number")]))
         head = html.Tr([html.Th("rows needed"), html.Th(f"N = {question.features:,}")])
         parts.append(html.Table([head, *rows], id="needed"))
     if "plan" in done and (plan := asked.planned(question)) is not None:
         parts.append(html.P(plan.advice(), className="words", id="advice"))
     return parts
-
-
-def _rows(alpha: float, question: Question) -> int:
-    return int(np.ceil(alpha * question.features - 1e-9))
 
 
 def application() -> Dash:
@@ -289,7 +285,7 @@ def _layout(app: Dash) -> html.Main:
         _slider("rho", "Share of coefficients that are not zero", asked.RHO, 0.02, [0.02, 0.5, 1]),
         _choice("channel", "How rows are observed", list(channels.by_name())),
         _slider("noise", "Noise variance, power of ten", asked.NOISE, 0.25, [-8, -4, 0]),
-        _choice("design", "Rows", list(DESIGNS), list(DESIGNS.values())),
+        _choice("design", "Rows", DESIGNS),
         _slider("batch", "Rows per batch, per coefficient", asked.BATCH, 0.02, [0.02, 1, 2]),
         _control(
             "sizes", "Or unequal batches, such as 0.5, 14x0.05",
@@ -347,11 +343,7 @@ def _control(name: str, label: str, component: Any) -> html.Div:
     )
 
 
-def _choice(name: str, label: str, values: list[str], labels: list[str] | None = None) -> html.Div:
-    options = [
-        {"value": value, "label": text}
-        for value, text in zip(values, labels or values, strict=True)
-    ]
+def _choice(name: str, label: str, options: list[str] | dict[str, str]) -> html.Div:
     picker = dcc.Dropdown(options, value=getattr(Question(), name), id=name, clearable=False,
                           searchable=False)  # fmt: skip
     return _control(name, label, picker)

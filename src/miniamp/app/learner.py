@@ -44,7 +44,7 @@ class ReusedError(InvalidInputError):
 
 
 class BatchAnswer(NamedTuple):
-    """What a client is told about its batch."""
+    """The answer to a client about its batch."""
 
     id: str
     batch: int
@@ -189,17 +189,23 @@ class Learner:
         accepted: dict[str, tuple[_Waiting, LogEntry]] = {}
         repeated: list[_Waiting] = []
         for each in batches:
-            before = self._digest(each.request, accepted)
+            if each.request in accepted:
+                before: str | None = accepted[each.request][1].digest
+            else:
+                before = self._requests.get(each.request, [None])[0]
             if before == each.digest:
                 repeated.append(each)
             elif before is not None:
-                each.answer.set_exception(_reused(each.request))
+                reused = f"{each.request!r} with other rows than before"
+                remedy = "make a new id for a new batch"
+                error = ReusedError("request id", reused, "an id per batch", remedy)
+                each.answer.set_exception(error)
             else:
                 try:
                     model = self._learned(model, each.X, each.y)
-                except Exception as error:
+                except Exception as refusal:
                     self.refused += 1
-                    each.answer.set_exception(error)
+                    each.answer.set_exception(refusal)
                     continue
                 number = self.batches + len(accepted) + 1
                 entry = LogEntry(number, each.request, each.digest, each.X, each.y)
@@ -218,13 +224,6 @@ class Learner:
             each.answer.set_result(self._answer(entry.request, repeated=False))
         for each in repeated:
             each.answer.set_result(self._answer(each.request, repeated=True))
-
-    def _digest(self, request: str, accepted: dict[str, tuple[_Waiting, LogEntry]]) -> str | None:
-        """The digest of the batch that this request brought before, if it did."""
-        if request in accepted:
-            return accepted[request][1].digest
-        digest = self._requests.get(request, [None])[0]
-        return None if digest is None else str(digest)
 
     def _learned(self, model: Any, X: NDArray[np.float64], y: NDArray[np.generic]) -> Any:
         """A new model that has learned the batch; the old one is as it was."""
@@ -258,12 +257,3 @@ class Learner:
         self._log.clear()
         self.saved = time.time()
         self._writing = self.saved - start
-
-
-def _reused(request: str) -> ReusedError:
-    return ReusedError(
-        "request id",
-        f"{request!r} with other rows than before",
-        "an id per batch",
-        "make a new id for a new batch",
-    )

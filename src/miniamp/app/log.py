@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from miniamp.errors import CheckpointError
+from miniamp.streams.checkpoint import sync_folder
 from miniamp.streams.container import DamagedError, packed, unpacked
 
 #: Before every entry: a mark, and how many bytes follow.
@@ -73,7 +74,8 @@ class Log:
 
     def append(self, entries: list[LogEntry]) -> None:
         """Write entries and force them to the disk, all at once."""
-        content = b"".join(_packed(entry) for entry in entries)
+        bodies = [packed(entry._asdict()) for entry in entries]
+        content = b"".join(_HEAD.pack(_MARK, len(body)) + body for body in bodies)
         start = self._file.seek(0, os.SEEK_END)
         try:
             self._file.write(content)
@@ -134,19 +136,3 @@ class Log:
                 end -= _HEAD.size + len(last)
         if end < self.size:
             self._file.truncate(end)
-
-
-def _packed(entry: LogEntry) -> bytes:
-    content = packed(entry._asdict())
-    return _HEAD.pack(_MARK, len(content)) + content
-
-
-def sync_folder(folder: Path) -> None:
-    """Force the names in a folder to the disk, where the system can."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
-from functools import lru_cache
-from typing import Any, NamedTuple
+from functools import lru_cache, wraps
+from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import parse_qs, urlencode
 
 import numpy as np
 
-from miniamp import absorb, channels, priors, theory
+from miniamp import channels, priors, stream, theory
 from miniamp.arrays import Array
 from miniamp.errors import MiniampError
 from miniamp.theory.limits import offline_alpha, online_alpha
@@ -23,7 +23,9 @@ DESIGNS = {
     "condition-10": "condition number 10",
     "condition-100": "condition number 100",
 }
-#: Ends of the sliders. ErrorCurve are shown down to a tenth of the noise, so 1e-8 is small enough.
+#: Their condition numbers.
+CONDITIONS = dict(zip(DESIGNS, (None, 1.0, 10.0, 100.0), strict=True))
+#: Ends of the sliders. Errors are shown down to a tenth of the noise, so 1e-8 is small enough.
 RHO = (0.02, 1.0)
 NOISE = (-8.0, 1.0)
 BATCH = (0.02, 2.0)
@@ -133,14 +135,18 @@ class Question:
         count = max(1, int(self.span / self.batch + 1e-9))
         return (self.batch,) * min(count, MOST_BATCHES)
 
+    @property
+    def condition(self) -> float | None:
+        """The condition number of a batch; None for independent entries."""
+        return CONDITIONS[self.design]
+
     def spectrum(self, alpha: float) -> dict[str, Any]:
         """The argument `design=` of the theory for a batch of this size; none for i.i.d. rows."""
-        if self.design == "independent":
+        if self.condition is None:
             return {}
-        kind, _, number = self.design.partition("-")
-        if kind == "orthogonal":
+        if self.condition == 1.0:
             return {"design": theory.Spectrum.orthogonal(alpha)}
-        return {"design": theory.Spectrum.condition(float(number), alpha)}
+        return {"design": theory.Spectrum.condition(self.condition, alpha)}
 
     @property
     def command(self) -> str:
@@ -169,10 +175,9 @@ class Question:
             f"prior = priors.{_call(prior)}",
             f"channel = channels.{_call(channel)}",
         ]
-        design = {
-            "independent": "",
-            "orthogonal": ", design=theory.Spectrum.orthogonal({0})",
-        }.get(self.design, f", design=theory.Spectrum.condition({self.design[10:]}, {{0}})")
+        design = {None: "", 1.0: ", design=theory.Spectrum.orthogonal({0})"}.get(
+            self.condition, f", design=theory.Spectrum.condition({self.design[10:]}, {{0}})"
+        )
         if not self.sizes:
             size = repr(self.batch)
             lines += [
@@ -251,50 +256,41 @@ class ErrorCurve(NamedTuple):
     lam: Array
 
 
+Answer = TypeVar("Answer", bound=Callable[..., object])
+
+
+def _by_stream(compute: Answer) -> Answer:
+    """Keep answers by `Question.stream`, without what only changes how they are shown."""
+    kept = lru_cache(KEPT)(compute)
+    return cast(Answer, wraps(compute)(lambda question, *more: kept(question.stream, *more)))
+
+
+@_by_stream
 def streamed(question: Question, best: bool = False) -> ErrorCurve:
     """The error of Mini-AMP, or the least possible one, after each batch."""
-    return _streamed(question.stream, best)
-
-
-@lru_cache(KEPT)
-def _streamed(question: Question, best: bool) -> ErrorCurve:
     prior, channel = question.model
     kind = theory.OptimalBatch if best else theory.ConvergedBatch
-    law, steps = theory.Law(prior), []
-    for size in question.batches:
-        law, _ = absorb(law, kind(size, channel, **question.spectrum(size)))
-        steps.append((law.mse, law.lam))
-    mse, lam = np.array(steps).T
+    batches = [kind(size, channel, **question.spectrum(size)) for size in question.batches]
+    laws = [law for law, _ in stream(theory.Law(prior), batches)]
+    mse, lam = np.array([(law.mse, law.lam) for law in laws]).T
     return ErrorCurve(np.cumsum(question.batches), mse, lam)
 
 
+@_by_stream
 def at_once(question: Question, points: int) -> theory.Curve:
     """The error when all rows are absorbed at once."""
-    return _at_once(question.stream, points)
+    alphas = np.linspace(0.0, sum(question.batches), points + 1)[1:]
+    spectrum = question.spectrum(question.batches[0])
+    return theory.offline_curve(*question.model, alphas, **spectrum)
 
 
-@lru_cache(KEPT)
-def _at_once(question: Question, points: int) -> theory.Curve:
-    prior, channel = question.model
-    alphas = np.linspace(0.0, _end(question), points + 1)[1:]
-    return theory.offline_curve(prior, channel, alphas, **question.spectrum(question.batches[0]))
-
-
+@_by_stream
 def row_by_row(question: Question) -> theory.Curve | None:
     """The error when single rows are absorbed; known for independent entries only."""
-    return _row_by_row(question.stream)
-
-
-@lru_cache(KEPT)
-def _row_by_row(question: Question) -> theory.Curve | None:
-    if question.design != "independent":
+    if question.condition is not None:
         return None
-    prior, channel = question.model
-    return theory.online_curve(prior, channel, np.linspace(0.0, _end(question), FINE + 1)[1:])
-
-
-def _end(question: Question) -> float:
-    return float(np.sum(question.batches))
+    alphas = np.linspace(0.0, sum(question.batches), FINE + 1)[1:]
+    return theory.online_curve(*question.model, alphas)
 
 
 class BatchLandscape(NamedTuple):
@@ -323,34 +319,32 @@ def landscape(question: Question) -> BatchLandscape:
 
 
 @lru_cache(64)
-def _diagram(prior: str, channel: str, level: str, fixed: float, size: int) -> theory.PhaseDiagram:
-    question = Question(prior=prior, channel=channel, rho=fixed if level == "noise" else 0.3)
-    if level == "sparsity":
-        question = Question(prior=prior, channel=channel, noise=fixed)
-    model = question.model
+def _diagram(question: Question, noisy: bool, size: int) -> theory.PhaseDiagram:
+    levels = (
+        {"noises": np.logspace(-8, 1, size)}
+        if noisy
+        else {"sparsities": np.linspace(RHO[0], 0.98, size)}
+    )
     alphas = np.linspace(0.02, DIAGRAM, 3 * size)
-    if level == "noise":
-        return theory.phase_diagram(*model, alphas, noises=np.logspace(-8, 1, size), progress=False)
-    levels = np.linspace(RHO[0], 0.98, size)
-    return theory.phase_diagram(*model, alphas, sparsities=levels, progress=False)
+    return theory.phase_diagram(*question.model, alphas, **levels, progress=False)
 
 
 def diagram(question: Question, size: int) -> theory.PhaseDiagram | None:
     """Where one batch is optimal, hard or impossible; over noise, or over sparsity."""
     prior, channel = question.model
-    if "var" in channel.names:
-        fixed = question.rho if "rho" in prior.names else 0.3
-        return _diagram(question.prior, question.channel, "noise", fixed, size)
-    if "rho" in prior.names:
-        return _diagram(question.prior, question.channel, "sparsity", question.noise, size)
-    return None
+    noisy = "var" in channel.names
+    if not noisy and "rho" not in prior.names:
+        return None
+    shown = Question(question.prior, channel=question.channel)
+    own = replace(shown, rho=question.rho) if noisy else replace(shown, noise=question.noise)
+    return _diagram(own, noisy, size)
 
 
 @lru_cache(KEPT)
 def needed(question: Question) -> dict[str, float | None]:
     """Rows over coefficients until the target, by way of batching; None if not within sight."""
     target = 10.0**question.target
-    curves = {"these batches": streamed(question), "best possible": streamed(question, best=True)}
+    curves = {"these batches": streamed(question), "best possible": streamed(question, True)}
     found: dict[str, float | None] = {}
     for name, curve in curves.items():
         there = np.flatnonzero(curve.mse <= target)
@@ -359,7 +353,7 @@ def needed(question: Question) -> dict[str, float | None]:
     if target < theory.Law(prior).mse:
         more = question.spectrum(question.batches[0])
         found["all at once"] = offline_alpha(prior, channel, target, **more)
-        if question.design == "independent":
+        if question.condition is None:
             found["one row at a time"] = online_alpha(prior, channel, target)
     return found
 

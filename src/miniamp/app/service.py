@@ -210,7 +210,7 @@ def names_of(learner: Learner) -> Names:
 
 
 def predictions(model: Any, rows: RequestRows) -> dict[str, Any]:
-    """What a model says about rows, as plain values."""
+    """The predictions of a model for rows, as plain values."""
     X = rows.X
     if hasattr(model, "feature_names_in_"):
         # The names were matched already; the estimator would ask for a data frame.
@@ -270,7 +270,7 @@ async def _refusal(_: Request, error: Exception) -> Response:
 
 
 class Metrics:
-    """What Prometheus is told."""
+    """Numbers for Prometheus."""
 
     def __init__(self, learner: Learner) -> None:
         self.registry = CollectorRegistry()
@@ -287,7 +287,10 @@ class Metrics:
             "miniamp_rows", "Rows by what was done.", ["done"], registry=self.registry
         )
         gauges: dict[str, tuple[str, Callable[[], float]]] = {
-            "rows_seen": ("Rows the model has learned.", lambda: _seen(learner)),
+            "rows_seen": (
+                "Rows the model has learned.",
+                lambda: getattr(learner.model, "n_samples_seen_", 0),
+            ),
             "batches": ("Batches the model has learned.", lambda: learner.batches),
             "refused_batches": ("Batches refused since the start.", lambda: learner.refused),
             "waiting_batches": ("Batches that wait.", lambda: learner.depth),
@@ -299,10 +302,6 @@ class Metrics:
         }
         for name, (text, value) in gauges.items():
             Gauge(f"miniamp_{name}", text, registry=self.registry).set_function(value)
-
-
-def _seen(learner: Learner) -> float:
-    return float(getattr(learner.model, "n_samples_seen_", 0))
 
 
 Scope = MutableMapping[str, Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 
@@ -55,16 +56,15 @@ class Simulation:
         rng = np.random.default_rng(self._seed)
         x = prior.sample(rng, FEATURES)
         belief = Posterior(prior, size=FEATURES)
+        independent = self.question.condition is None
+        kind: Any = evidence.Batch if independent else evidence.RobustBatch
         for size in self.question.batches:
             if self._stopped:
                 break
             Phi = drawn(self.question, size, rng)
             y = channel.sample(rng, Phi @ x)
             try:
-                if self.question.design == "independent":
-                    belief, _ = absorb(belief, evidence.Batch(Phi, y, channel))
-                else:
-                    belief, _ = absorb(belief, evidence.RobustBatch(Phi, y, channel))
+                belief, _ = absorb(belief, kind(Phi, y, channel))
             except MiniampError:
                 self.refused += 1
             self.mse.append(float(np.mean((belief.mean - x) ** 2)))
@@ -75,13 +75,10 @@ def drawn(question: Question, size: float, rng: np.random.Generator) -> Array:
     """Rows of a batch with the question's singular values, (size N, N)."""
     rows = max(1, round(size * FEATURES))
     Phi: Array = rng.normal(size=(rows, FEATURES)) / np.sqrt(FEATURES)
-    if question.design == "independent":
+    if question.condition is None:
         return Phi
     U, values, Vt = np.linalg.svd(Phi, full_matrices=False)
-    if question.design == "orthogonal":
-        new = np.ones_like(values)
-    else:
-        new = np.geomspace(1.0, 1.0 / float(question.design[10:]), len(values))
+    new = np.geomspace(1.0, 1.0 / question.condition, len(values))
     # Rows of mean squared norm 1, as those of independent entries.
     new = new * np.sqrt(rows / np.sum(new**2))
     found: Array = (U * new) @ Vt

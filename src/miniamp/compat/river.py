@@ -46,12 +46,19 @@ Row: TypeAlias = dict[Hashable, float]
 class _Adapter(ABC):
     """What both adapters share: waiting rows, names of features, and the fit state."""
 
-    def __init__(self, prior: str, batch_size: int, memory: int | str, forget: float) -> None:
+    def __init__(
+        self,
+        prior: str = "gaussian",
+        batch_size: int = 32,
+        memory: int | str = "auto",
+        forget: float = 1.0,
+    ) -> None:
         self.prior = prior
         self.batch_size = checks.count("batch_size", batch_size)
         self.memory = memory
         self.forget = forget
         self._names: dict[Hashable, int] = {}
+        self._classes: dict[Hashable, int] = {}
         self._waiting: list[tuple[Row, Hashable]] = []
         self._state: FitState | None = None
 
@@ -139,15 +146,6 @@ class RiverRegressor(_Adapter, base.MiniBatchRegressor):
     21
     """
 
-    def __init__(
-        self,
-        prior: str = "gaussian",
-        batch_size: int = 32,
-        memory: int | str = "auto",
-        forget: float = 1.0,
-    ) -> None:
-        super().__init__(prior, batch_size, memory, forget)
-
     def learn_one(self, x: GivenRow, y: float) -> None:
         """Learn from one row."""
         self._add(_numbers(x), _number("y", y))
@@ -209,16 +207,6 @@ class RiverClassifier(_Adapter, base.MiniBatchClassifier):
     >>> model.predict_one({"a": 6}), model.predict_one({"a": 1})
     (True, False)
     """
-
-    def __init__(
-        self,
-        prior: str = "gaussian",
-        batch_size: int = 32,
-        memory: int | str = "auto",
-        forget: float = 1.0,
-    ) -> None:
-        super().__init__(prior, batch_size, memory, forget)
-        self._classes: dict[Hashable, int] = {}
 
     @property
     def _multiclass(self) -> bool:

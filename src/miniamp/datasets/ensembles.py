@@ -7,6 +7,7 @@ squared entry is 1/N, as in the paper's i.i.d. designs.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -199,15 +200,8 @@ class Duplicated(Ensemble):
 
 #: The ensembles by the name that `glm_stream` takes, each with its defaults.
 BY_NAME: dict[str, type[Ensemble]] = {
-    "iid": Iid,
-    "correlated": Correlated,
-    "offset": Offset,
-    "low_rank": LowRank,
-    "ill_conditioned": IllConditioned,
-    "sparse_binary": SparseBinary,
-    "row_scales": RowScales,
-    "column_scales": ColumnScales,
-    "duplicated": Duplicated,
+    re.sub("(?<!^)(?=[A-Z])", "_", kind.__name__).lower(): kind
+    for kind in Ensemble.__subclasses__()
 }
 
 
@@ -223,10 +217,8 @@ def as_ensemble(design: Given) -> Ensemble:
         return design
     if isinstance(design, str) and design in BY_NAME:
         return BY_NAME[design]()
-    raise InvalidTypeError(
-        f"design: got {design!r}, expected an ensemble or one of {', '.join(BY_NAME)}; "
-        "see miniamp.datasets.ensembles"
-    )
+    expected = f"an ensemble or one of {', '.join(BY_NAME)}"
+    raise InvalidTypeError("design", repr(design), expected, "see miniamp.datasets.ensembles")
 
 
 def _normal(rng: np.random.Generator, M: int, N: int) -> Array:

@@ -75,7 +75,8 @@ def load_newsgroups(
         )
     chosen = np.flatnonzero(np.isin(tops, list(hierarchies)))
     y = np.array([list(hierarchies).index(tops[i]) for i in chosen])
-    bodies = (_without_header(texts[i]) if text_only else texts[i] for i in chosen)
+    # A header ends at the first empty line.
+    bodies = (texts[i].partition("\n\n")[2] if text_only else texts[i] for i in chosen)
     left_out = frozenset[str]() if stop_words else _english_stop_words()
     X, features = count_words(bodies, words, left_out)
     return Labelled(WEIGHTINGS[weighting](X), y, tuple(hierarchies), features)
@@ -188,8 +189,3 @@ def _english_stop_words() -> frozenset[str]:
             "stop_words=False", "", "the package scikit-learn", 'pip install "miniamp[sklearn]"'
         ) from error
     return frozenset(ENGLISH_STOP_WORDS)
-
-
-def _without_header(text: str) -> str:
-    """What follows the first empty line."""
-    return text.partition("\n\n")[2]

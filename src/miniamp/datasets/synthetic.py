@@ -121,13 +121,9 @@ def glm_stream(
     rows = max(1, round(checks.number("alpha_b", alpha_b, above=0.0) * N))
     ensemble = as_ensemble(design)
     if not isinstance(channel, Channel):
-        raise InvalidTypeError(
-            f"channel: got {channel!r}, expected a channel; see miniamp.channels for what there is"
-        )
+        raise InvalidTypeError("channel", repr(channel), "a channel", "see miniamp.channels")
     if not callable(getattr(prior, "sample", None)):
-        raise InvalidTypeError(
-            f"prior: got {prior!r}, expected a prior; see miniamp.priors for what there is"
-        )
+        raise InvalidTypeError("prior", repr(prior), "a prior", "see miniamp.priors")
     checks.fits("prior", prior.shape, N)
     checks.fits("channel", channel.shape, rows)
     rng = checks.generator("rng", rng)

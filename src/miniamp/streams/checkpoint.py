@@ -238,7 +238,7 @@ def _replace(place: Path, content: bytes) -> None:
         os.replace(fresh, place)  # noqa: PTH105 (one place for tests to make it fail)
     finally:
         fresh.unlink(missing_ok=True)
-    _sync_folder(place.parent)
+    sync_folder(place.parent)
 
 
 def _beside(place: Path, ending: str) -> Path:
@@ -286,7 +286,8 @@ def _sweep(place: Path) -> None:
             other.unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Force the names in a folder to the disk, where the system can."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)
