@@ -69,26 +69,13 @@ class Learner:
     in the log on disk. So a reader sees whole batches only, and an acknowledged batch survives a
     crash.
 
-    Parameters
-    ----------
-    path : path
-        The model file.
-    model : estimator, optional
-        What to begin with where there is no file.
-    stream : dict, optional
-        For a new model: "names" of its features and "classes" of its targets.
-    waiting : int
-        Batches that may wait; one more is refused with `BusyError`.
-
-    Attributes
-    ----------
-    model : estimator
-        The latest finished one; never changed, only replaced.
-    batches : int
-        Batches learned over the whole life of the model.
-    refused : int
-        Batches that were refused since the start.
+    Where there is no file it begins with `model`; `stream` then has the "names" of its features and
+    the "classes" of its targets. So many batches may wait; one more is refused with `BusyError`.
     """
+
+    model: Any  #: the latest finished one; never changed, only replaced
+    batches: int  #: learned over the whole life of the model
+    refused: int  #: since the start
 
     def __init__(
         self,
@@ -121,7 +108,7 @@ class Learner:
         """Learn again what is in the log and not in the file."""
         self.stream |= getattr(model, "stream_", None) or {}
         served = self.stream.pop("served", {"batches": 0, "requests": {}})
-        self.batches: int = served["batches"]
+        self.batches = served["batches"]
         self._requests: OrderedDict[str, list[Any]] = OrderedDict(served["requests"])
         self.model = model
         self._seen: int = getattr(model, "n_samples_seen_", 0)

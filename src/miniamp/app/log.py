@@ -21,23 +21,11 @@ _MARK = b"AMPL"
 
 
 class LogEntry(NamedTuple):
-    """One accepted batch.
+    """One accepted batch."""
 
-    Attributes
-    ----------
-    number : int
-        Counted from 1 over the whole life of the model.
-    request : str
-        The id of the request that brought it.
-    digest : str
-        Of the content, so that an id is not used for two batches.
-    X : (M, N) array
-    y : (M,) array
-    """
-
-    number: int
-    request: str
-    digest: str
+    number: int  #: counted from 1 over the whole life of the model
+    request: str  #: the id of the request that brought it
+    digest: str  #: of the content, so that an id is not used for two batches
     X: NDArray[np.float64]
     y: NDArray[np.generic]
 
@@ -46,12 +34,7 @@ class Log:
     """The log beside a model file.
 
     An entry that was cut short by a crash was never acknowledged. It can only be the last one, and
-    is dropped. A damaged entry before the last one is an error.
-
-    Parameters
-    ----------
-    path : path
-        Made if it is not there.
+    is dropped. A damaged entry before the last one is an error. A missing file is made.
 
     Examples
     --------

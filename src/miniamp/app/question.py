@@ -41,43 +41,19 @@ KEPT = 512
 
 @dataclass(frozen=True)
 class Question:
-    """The state of the explorer.
+    """The state of the explorer."""
 
-    Attributes
-    ----------
-    prior, channel : str
-        By name, as on the command line.
-    rho : float
-        Share of the coefficients that are not zero, for priors that have it.
-    noise : float
-        Logarithm (base 10) of the noise variance, for channels that have it.
-    design : str
-        One of `DESIGNS`.
-    batch : float
-        Rows per batch over coefficients.
-    sizes : str
-        Unequal batches instead, such as "0.5, 14x0.05".
-    span : float
-        Rows over coefficients in all.
-    features : int
-        The number N of coefficients, for numbers of rows.
-    target : float
-        Logarithm (base 10) of the error to reach.
-    look : int
-        The batch whose landscape is shown, counted from 1.
-    """
-
-    prior: str = "sparse"
-    rho: float = 0.3
+    prior: str = "sparse"  #: by name, as on the command line, like the channel
+    rho: float = 0.3  #: share of the coefficients that are not zero, for priors that have it
     channel: str = "gaussian"
-    noise: float = -4.0
-    design: str = "independent"
-    batch: float = 0.2
-    sizes: str = ""
-    span: float = 3.0
-    features: int = 1000
-    target: float = -2.0
-    look: int = 1
+    noise: float = -4.0  #: logarithm (base 10) of the noise variance, for channels that have it
+    design: str = "independent"  #: one of `DESIGNS`
+    batch: float = 0.2  #: rows per batch over coefficients
+    sizes: str = ""  #: unequal batches instead, such as "0.5, 14x0.05"
+    span: float = 3.0  #: rows over coefficients in all
+    features: int = 1000  #: the number N of coefficients, for numbers of rows
+    target: float = -2.0  #: logarithm (base 10) of the error to reach
+    look: int = 1  #: the batch whose landscape is shown, counted from 1
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Question:

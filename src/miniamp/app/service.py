@@ -54,21 +54,11 @@ RETRY_AFTER = "1"
 
 @dataclass(frozen=True)
 class Limits:
-    """What a server accepts.
+    """What a server accepts."""
 
-    Attributes
-    ----------
-    body : int
-        Bytes of a request.
-    rows : int
-        Rows of a request.
-    requests : int
-        Requests at the same time.
-    """
-
-    body: int = 16 * 2**20
-    rows: int = 100_000
-    requests: int = 64
+    body: int = 16 * 2**20  #: bytes of a request
+    rows: int = 100_000  #: rows of a request
+    requests: int = 64  #: requests at the same time
 
 
 def service(
@@ -80,15 +70,9 @@ def service(
 ) -> FastAPI:
     """The application that serves a learner's model; the learner is stopped with it.
 
-    Parameters
-    ----------
-    learner : Learner
-    token : str, optional
-        What clients must send as `Authorization: Bearer <token>`.
-    limits : Limits, optional
-    hosts : set of str, optional
-        Names under which the server may be addressed; any other `Host` is refused, so that a web
-        page cannot reach a local server under a name of its own.
+    Clients must send a token as `Authorization: Bearer <token>`. `hosts` are the names under which
+    the server may be addressed; any other `Host` is refused, so that a web page cannot reach a
+    local server under a name of its own.
     """
     limits = limits or Limits()
 

@@ -17,27 +17,13 @@ FEATURES = 1000
 
 
 class Simulation:
-    """One stream of the question's model, learned in a thread.
-
-    Parameters
-    ----------
-    question : Question
-    seed : int
-
-    Attributes
-    ----------
-    mse : list of float
-        The error after each batch so far.
-    done : bool
-    refused : int
-        Batches that were refused and left out.
-    """
+    """One stream of the question's model, learned in a thread."""
 
     def __init__(self, question: Question, seed: int = 0) -> None:
         self.question = question
-        self.mse: list[float] = []
+        self.mse: list[float] = []  #: after each batch so far
         self.done = False
-        self.refused = 0
+        self.refused = 0  #: batches that were left out
         self._stopped = False
         self._seed = seed
         self._thread = threading.Thread(target=self._run, daemon=True)

@@ -26,12 +26,7 @@ class Watched:
     """A model file that somebody else writes, as a page shows it.
 
     The file is only ever read, and only when it has changed. A file that is missing or cannot be
-    read is said so, and what was shown before stays.
-
-    Parameters
-    ----------
-    path : path
-        A checkpoint or a model.
+    read is reported, and what was shown before stays.
     """
 
     def __init__(self, path: Path) -> None:

@@ -42,7 +42,7 @@ _STAY = "use evidence.Batch, which leaves the rows on the workers"
 
 
 class _Past(NamedTuple):
-    """A sweep as it was asked, to be repeated by blocks that were loaded again."""
+    """A sweep as it was requested, to be repeated by blocks that were loaded again."""
 
     x: Array
     v: Array
@@ -185,11 +185,11 @@ class Distributed(Design):
 
     def _news(self, group: Group) -> list[tuple[Array | None, Channel]] | None:
         """Observations and channel of a group's blocks, sent once and not in every iteration."""
-        if group.told is self._observed or self._observed is None:
+        if group.sent is self._observed or self._observed is None:
             return None
-        (y, channel), old = self._observed, group.told
+        (y, channel), old = self._observed, group.sent
         known = isinstance(old, tuple) and old[0] is y
-        group.told = self._observed
+        group.sent = self._observed
         where = [self._rows[k] for k in group.blocks]
         return [(None if known else y[rows], channel.at(rows)) for rows in where]
 
@@ -360,13 +360,6 @@ class GramColumns(Columns):
     for Phi' residual before it and Phi x after it. The updates are those of the columns themselves,
     up to rounding.
 
-    Parameters
-    ----------
-    design : Design
-        Who has the rows.
-    gram : (N, N) array
-        Phi' Phi.
-
     Examples
     --------
     >>> import numpy as np
@@ -376,7 +369,7 @@ class GramColumns(Columns):
     array([1., 5.])
     """
 
-    def __init__(self, design: Design, gram: Array) -> None:
+    def __init__(self, design: Design, gram: Array) -> None:  # gram is Phi' Phi
         self._design, self._gram = design, gram
         self.power = np.array(np.diag(gram))
 

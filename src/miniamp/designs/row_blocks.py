@@ -61,7 +61,7 @@ class Request(NamedTuple):
 
 
 class SweepRequest(NamedTuple):
-    """One sweep, as it is asked of a worker."""
+    """One sweep, as it is requested from a worker."""
 
     x: Array
     v: Array
@@ -74,13 +74,8 @@ class SweepRequest(NamedTuple):
 class RowBlock:
     """Rows in a worker's memory, with their observations and their g.
 
-    Parameters
-    ----------
-    source : callable or rows
-        What gives the block: called here, on the worker, or already computed by the cluster. Rows
-        alone, or a pair (rows, observations).
-    index : int
-        Which block this is, for messages.
+    The source is called here, on the worker, or was already computed by the cluster: rows alone, or
+    a pair (rows, observations). Messages name the block by its index.
     """
 
     def __init__(self, source: object, index: int) -> None:
@@ -127,15 +122,7 @@ class RowBlock:
 
 
 class RowBlocks:
-    """All blocks of one worker: one message out and one back for all of them.
-
-    Parameters
-    ----------
-    indices : sequence of int
-        Which blocks these are.
-    *sources
-        What gives each block.
-    """
+    """All blocks of one worker: one message out and one back for all of them."""
 
     def __init__(self, indices: Sequence[int], *sources: object) -> None:
         from distributed import get_worker

@@ -76,15 +76,9 @@ def one_by_one(
 
 
 class Columns(ABC):
-    """The columns of a design, for sweeps that update one coefficient after the other.
+    """The columns of a design, for sweeps that update one coefficient after the other."""
 
-    Attributes
-    ----------
-    power : (N,) array
-        Sum of the squares of each column.
-    """
-
-    power: Array
+    power: Array  #: (N,) sum of the squares of each column
 
     @abstractmethod
     def descend(

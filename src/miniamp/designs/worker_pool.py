@@ -43,16 +43,7 @@ class _WorkerLost(Exception):
 class Group:
     """Some blocks, together in one actor on one worker.
 
-    Attributes
-    ----------
-    blocks : tuple of int
-        Which ones, in order.
-    worker : str
-        Address of the worker.
-    fresh : bool
-        Whether they were loaded again, and have not been swept since.
-    told : object
-        The observations that they have been sent, which need not be sent again.
+    They are `fresh` if they were loaded again and have not been swept since.
     """
 
     def __init__(
@@ -65,7 +56,7 @@ class Group:
         fresh: bool,
     ) -> None:
         self.blocks, self.worker, self.fresh = blocks, worker, fresh
-        self.told: object = None
+        self.sent: object = None  #: observations that need not be sent again
         self._client = client
         # On this worker and no other: Dask lets a task wait for ever whose preferred worker died.
         self._future: Future = client.submit(
@@ -106,17 +97,8 @@ class Group:
 class WorkerPool:
     """The blocks of a design on the workers of a cluster.
 
-    Parameters
-    ----------
-    sources : sequence of callables or dask.delayed objects
-        What gives each block, now and again.
-    client : distributed.Client
-        The cluster.
-
-    Attributes
-    ----------
-    recovered : int
-        How many blocks had to be loaded again because their worker was lost.
+    Sources are callables or dask.delayed objects; `recovered` counts the blocks that were loaded
+    again because their worker was lost.
     """
 
     def __init__(self, sources: Sequence[object], client: Client) -> None:

@@ -57,23 +57,15 @@ Tables = Mapping[str, Table]
 class Task:
     """A piece of work: a function by its address, and what it is given.
 
-    Parameters
-    ----------
-    panel : str
-        The table that its rows go to.
-    work : str
-        "module:function"; the function takes `given` by name and returns rows.
-    given : dict
-        Numbers and words only, since they are its identity on disk.
-
     Examples
     --------
     >>> Task("panel", "miniamp.experiments.figure:echo", {"value": 3}).run()
     [{'value': 3}]
     """
 
-    panel: str
-    work: str
+    panel: str  #: the table that its rows go to
+    work: str  #: "module:function"; the function takes `given` by name and returns rows
+    #: Numbers and words only, since they are its identity on disk.
     given: dict[str, object] = field(default_factory=dict)
 
     def run(self) -> list[Row]:
@@ -92,24 +84,12 @@ class Task:
 
 @dataclass(frozen=True)
 class Figure:
-    """What a module of a figure says of it.
-
-    Parameters
-    ----------
-    title : str
-        In a few words.
-    tasks : function of a Scale
-        The work, in the order in which it is to be done.
-    draw : function of Tables
-        The picture, from the tables alone; gives a matplotlib figure.
-    judge : function of Tables and a Scale
-        The claims, from the tables alone.
-    """
+    """What a module of a figure has to offer."""
 
     title: str
-    tasks: Callable[[Scale], list[Task]]
-    draw: Callable[[Tables], Canvas]
-    judge: Callable[[Tables, Scale], list[Claim]]
+    tasks: Callable[[Scale], list[Task]]  #: the work, in the order in which it is to be done
+    draw: Callable[[Tables], Canvas]  #: the picture, from the tables alone
+    judge: Callable[[Tables, Scale], list[Claim]]  #: the claims, from the tables alone
 
 
 def names(wanted: str = "all") -> list[str]:

@@ -120,25 +120,6 @@ def _text(value: object) -> str:
 class Claim:
     """A line of the summary.
 
-    Parameters
-    ----------
-    panel, what : str
-        Where, and what it is about.
-    paper : str
-        As printed.
-    ours : str
-        As computed here.
-    agrees : bool or None
-        Whether ours is what is expected: the paper's, or the corrected one where that differs. None
-        where nothing was run.
-    corrected : str
-        The value after the errata, where the print is wrong.
-    note : str
-        Why, where that is not plain.
-    aside : str
-        Why a contest is shown but not held against the paper or us, such as "not claimed"; whether
-        it is won or lost is said all the same.
-
     Examples
     --------
     >>> Claim("3 right", "against K-means", "not in the paper", ".40 to .47", False).verdict
@@ -149,12 +130,16 @@ class Claim:
     """
 
     panel: str
-    what: str
-    paper: str
-    ours: str
+    what: str  #: what it is about
+    paper: str  #: as printed
+    ours: str  #: as computed here
+    #: Whether ours is what is expected: the paper's, or the corrected one where that differs. None
+    #: where nothing was run.
     agrees: bool | None
-    corrected: str = ""
-    note: str = ""
+    corrected: str = ""  #: the value after the errata, where the print is wrong
+    note: str = ""  #: why, where that is not plain
+    #: Why a contest is shown but not held against the paper or us, such as "not claimed"; whether
+    #: it is won or lost is shown all the same.
     aside: str = ""
 
     @property

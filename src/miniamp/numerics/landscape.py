@@ -76,24 +76,14 @@ class Tilted:
 
 @dataclass(frozen=True)
 class Landscape:
-    """Places to look for a peak, sorted, with their log-densities; edges of smooth pieces.
-
-    Attributes
-    ----------
-    places, values : (J,) arrays
-        Where the density was looked at, and what its logarithm is there.
-    low, high : float
-        The ends of the support; infinite where there is none.
-    edges : (E,) array
-        Where panels must end: kinks, and pieces on which the density is resolved.
-    """
+    """Places to look for a peak, sorted, with their log-densities; edges of smooth pieces."""
 
     log_density: Callable[[Array], Array]
-    places: Array
-    values: Array
-    low: float
+    places: Array  #: (J,) where the density was looked at
+    values: Array  #: (J,) its logarithm there
+    low: float  #: an end of the support, infinite where there is none
     high: float
-    edges: Array
+    edges: Array  #: (E,) where panels must end: kinks, and pieces on which it is resolved
 
     def integrated(self, A: Array, B: Array) -> tuple[Tilted, Panels, Flags, Flags]:
         """The tilted density and its panels, and where its mass and its variance are infinite."""

@@ -37,22 +37,8 @@ def graded_rule(
 
     Composite Gauss-Legendre: panels of half the finest scale next to every landmark and midway
     between two of them, growing geometrically away from there. A range of 1e15 finest scales takes
-    a few thousand nodes.
-
-    Parameters
-    ----------
-    landmarks : (J,) array
-        Where the integrand may change within `finest`.
-    finest : float
-        The smallest scale on which it changes.
-    lower, upper : float
-        The range.
-    between : bool
-        Whether it may also do so midway between two landmarks.
-
-    Returns
-    -------
-    nodes, weights : (n,) arrays
+    a few thousand nodes. The integrand may change within `finest`, the smallest scale, at the
+    landmarks and with `between` also midway between two of them.
 
     Examples
     --------
@@ -106,17 +92,9 @@ def _offsets(reach: float) -> Array:
 class LogTable:
     """A positive function f on (0, top], as piecewise polynomials of log f in log x.
 
-    Panels are a decade wide and made when first asked for. Below the last panel f is continued by
-    `low`, which gives f and its integral from 0.
-
-    Parameters
-    ----------
-    log_f : callable
-        Takes an array of log x, gives log f.
-    start : float
-        log x at which panels start, upwards.
-    low : callable
-        Takes x below exp(start), gives (f, integral of f from 0 to x).
+    `log_f` takes an array of log x. Panels are a decade wide, start at log x = `start` and are made
+    when first used. Below them f is continued by `low`, which takes x and gives f and its integral
+    from 0.
 
     Examples
     --------

@@ -84,16 +84,8 @@ def fit_half_line(
 ) -> tuple[Array, Array]:
     """The (mean, var) that maximise the expected log-density of a cut normal.
 
-    Parameters
-    ----------
-    mean, var : scalar or (N,) array
-        The present values; what is not in `free` is returned as it is.
-    first, second : (N,) arrays
-        What is believed of E x and E x^2 of each coordinate.
-    weight : (N,) array
-        How much each coordinate counts, >= 0.
-    free : frozenset of str
-        Which of "mean" and "var" may change.
+    From the present values, of which those in `free` may change, and from E x, E x^2 and the weight
+    of each coordinate, (N,) each.
     """
     total = float(np.sum(weight))
     if not (total > 0.0 and free & {"mean", "var"}):

@@ -50,15 +50,7 @@ class Balance:
     delta(epsilon(lambda)) grows with lambda, so the iteration climbs monotonically from lambda_0 to
     the smallest such lambda and can be replaced by a root search, which does not slow down near a
     threshold. The curve's maxima are the values of alpha at which that fixed point is lost.
-
-    Parameters
-    ----------
-    prior, channel
-        The model, matched.
-    lam : float
-        lambda_0, the precision before the batch.
-    design : Spectrum, optional
-        The rows' singular values; i.i.d. rows by default.
+    lambda_0 is the precision before the batch, `lam`.
 
     Examples
     --------

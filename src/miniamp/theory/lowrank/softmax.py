@@ -32,28 +32,15 @@ _NARROW = 1.0
 
 @dataclass(frozen=True, slots=True)
 class SoftmaxAverages:
-    """Averages over fields h_l = gamma [l = 1] + sqrt(gamma) z_l, l = 1..R.
+    """Averages over fields h_l = gamma [l = 1] + sqrt(gamma) z_l, l = 1..R."""
 
-    Attributes
-    ----------
-    p : float
-        E softmax_1(h): mean weight on the true label, = E of the sum of squared weights.
-    excess : float
-        (R p - 1)/(R - 1), the overlap: 0 for a guess, 1 for certainty; relative precision also at
-        gamma = 1e-12.
-    doubt : float
-        1 - p, to 1e-15: the mean squared error of the labels.
-    log_sum : float
-        E log sum_l exp(h_l).
-    label_error : float
-        Chance that the largest field is not the true one's.
-    """
-
-    p: float
+    p: float  #: E softmax_1(h): mean weight on the true label, = E of the sum of squared weights
+    #: (R p - 1)/(R - 1), the overlap: 0 for a guess, 1 for certainty; relative precision also at
+    #: gamma = 1e-12.
     excess: float
-    doubt: float
-    log_sum: float
-    label_error: float
+    doubt: float  #: 1 - p, to 1e-15: the mean squared error of the labels
+    log_sum: float  #: E log sum_l exp(h_l)
+    label_error: float  #: chance that the largest field is not the true one's
 
 
 def softmax_averages(R: int, gamma: float) -> SoftmaxAverages:
