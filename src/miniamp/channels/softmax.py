@@ -31,8 +31,8 @@ class Softmax(Logistic):
     >>> scores, uncertain = np.array([[2.0, 0.0, 0.0]]), np.array([[9.0, 0.0, 0.0]])
     >>> Softmax().joint_probabilities(scores, np.zeros((1, 3))).round(3)
     array([[0.787, 0.107, 0.107]])
-    >>> Softmax().joint_probabilities(scores, uncertain).round(1)
-    array([[0.7, 0.2, 0.2]])
+    >>> Softmax().joint_probabilities(scores, uncertain).round(2)
+    array([[0.65, 0.18, 0.18]])
     """
 
     name = None  # type: ignore[assignment]  # nothing to choose: several classes have it
