@@ -9,6 +9,7 @@ from scipy import sparse
 from miniamp import Posterior, absorb, channels, evidence, learning, priors, stream
 from miniamp.datasets import ensembles, glm_stream
 from miniamp.errors import InvalidInputError
+from miniamp.estimators.scoring import RowPrediction
 
 GUESS = priors.GaussBernoulli(0.1)
 
@@ -292,15 +293,16 @@ def test_exact_targets_leave_the_least_noise(rng):
 
 
 def test_learned_noise_makes_predictions_student_t(rng):
+    def df(model, V):
+        return float(RowPrediction.of(model, np.zeros(1), np.full(1, V), (0.0, 1.0)).df[0])
+
     coef, Phi = rng.normal(size=3), rng.normal(size=(200, 3))
     model = learning.Model(Posterior(priors.Gaussian(), 3, memory=3), channels.Gaussian())
-    assert model.degrees_of_freedom(0.0) == np.inf  # the noise was given so far
+    assert df(model, 0.0) == np.inf  # the noise was given so far
     model, _ = absorb(model, learning.Learn(Phi, Phi @ coef + rng.normal(size=200)))
     # 200 rows less what three coefficients take; leverages of a few per cent.
-    assert 180.0 < float(model.degrees_of_freedom(0.0)) < 200.0
-    noise = float(model.channel.var)
-    ratio = model.degrees_of_freedom(noise) / model.degrees_of_freedom(0.0)
-    assert float(ratio) == pytest.approx(4.0)
+    assert 180.0 < df(model, 0.0) < 200.0
+    assert df(model, float(model.channel.var)) / df(model, 0.0) == pytest.approx(4.0)
 
 
 def test_rounds_cut_short_on_purpose_have_converged():

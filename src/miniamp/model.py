@@ -76,17 +76,6 @@ class Model:
         """Mean and variance of the observations predicted for new rows."""
         return forecast(self.posterior, Phi, self.channel)
 
-    def degrees_of_freedom(self, V: ArrayOrFloat) -> Array:
-        """Degrees of freedom of the Student t that predicts y where z has the variance V.
-
-        A learned noise Delta is uncertain, its logarithm by 1/sqrt(noise_known). With a variance
-        V + Delta that is uncertain by Delta/sqrt(noise_known), y is a Student t of
-        2 (1 + V/Delta)^2 noise_known degrees of freedom; infinity where the noise was given.
-        """
-        noise = 1.0 / self.channel.fisher()
-        known = self.noise_known if self.noise_known > 0.0 else np.inf
-        return np.asarray(2.0 * np.square(1.0 + V / noise) * known)
-
     def scaled(self, factor: float) -> Model:
         """The model that counts what it has seen `factor` times; what it learned stays."""
         return replace(

@@ -83,6 +83,16 @@ class Channel(Parametric, ABC):
             "give the channel itself",
         )
 
+    def in_units(self, unit: float) -> Self:
+        """The channel of targets that are `unit` times as large, where their noise has units."""
+        return self if unit == 1.0 else self.with_noise(float(self.parameters()["var"]) * unit**2)
+
+    @property
+    def noise_var(self) -> float | None:
+        """The variance of its noise, where that one number is all there is to the channel."""
+        whole = self.names == ("var",) and self.shape == ()
+        return float(self.parameters()["var"]) if whole else None
+
     def weighted(self, weight: Array) -> Channel:
         """The channel of rows that count `weight` times each: P(y | z) to that power."""
         raise checks.refuse(

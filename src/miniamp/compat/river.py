@@ -19,10 +19,9 @@ from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.errors import ConflictError, InvalidTypeError, MissingExtraError
 from miniamp.estimators import HealthWarning, MiniAMPClassifier, MiniAMPRegressor
-from miniamp.estimators.base import StreamingEstimator
+from miniamp.estimators.base import StreamingEstimator, all_or_nothing
 from miniamp.estimators.merging import with_classes, with_features
 from miniamp.estimators.rows import Rows
-from miniamp.estimators.saving import all_or_nothing
 from miniamp.estimators.scoring import RowPrediction, class_probabilities
 from miniamp.estimators.state import FitState
 

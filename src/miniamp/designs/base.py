@@ -69,6 +69,8 @@ class Design(ABC):
 
     shape: tuple[int, int]
 
+    #: Whether `of` is asked about plain arrays.
+    takes_arrays: ClassVar[bool] = True
     _kinds: ClassVar[list[type[Design]]] = []
 
     def __init_subclass__(cls) -> None:
@@ -313,7 +315,8 @@ def as_design(Phi: object) -> Design:
     """
     if isinstance(Phi, Design):
         return Phi
-    found = (kind.of(Phi) for kind in Design._kinds)
+    array = isinstance(Phi, np.ndarray)
+    found = (kind.of(Phi) for kind in Design._kinds if kind.takes_arrays or not array)
     return next(design for design in found if design is not None)
 
 

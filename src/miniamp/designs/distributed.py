@@ -90,6 +90,8 @@ class Distributed(Design):
     (array([3., 3., 6., 6.]), array([ 3.,  3., 12., 12.]))
     """
 
+    takes_arrays = False
+
     def __init__(self, sources: Sequence[object], client: Client | None = None) -> None:
         client = current_client(client)
         if not sources:

@@ -40,6 +40,8 @@ class Sparse(Swept):
     (array([1., 2.]), array([0.5, 0.5]))
     """
 
+    takes_arrays = False
+
     def __init__(self, Phi: object) -> None:
         self._hold(checked_sparse(Phi))
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import sys
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import RLock
 from typing import TYPE_CHECKING, ClassVar, Self, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +32,10 @@ from miniamp.estimators.health import (
     HealthReport,
     HealthWarning,
     blocks,
-    conflict,
     diagnose,
     findings,
 )
-from miniamp.estimators.history import Entry
+from miniamp.estimators.history import Entry, entry_line, prior_of
 from miniamp.estimators.rows import (
     ACCEPTED,
     Collection,
@@ -47,25 +49,50 @@ from miniamp.estimators.rows import (
     numbers,
     plain,
     ready,
-    repeated,
     require_measurable,
     unmasked,
 )
-from miniamp.estimators.saving import SaveMixin, State, all_or_nothing, labels_of, labels_state
+from miniamp.estimators.saving import SaveMixin, State, labels_of, labels_state
 from miniamp.estimators.scoring import RowPrediction, Scorer
 from miniamp.estimators.settings import CHECKED, ModelSettings, cut, takes_amp
 from miniamp.estimators.state import FitState
 from miniamp.estimators.summary import Summary, SummaryMixin
-from miniamp.estimators.targets import prior_of
+from miniamp.estimators.targets import conflict
 from miniamp.estimators.uncertainty import JointUncertainty
 from miniamp.posterior import Posterior
-from miniamp.priors import BasePrior, ScalarPrior
+from miniamp.priors import ScalarPrior
 
 if TYPE_CHECKING:
     from arviz import InferenceData
 
+#: One lock per estimator that has learned. Kept here and not in the estimator, so that copies,
+#: clones and pickles have locks of their own.
+_LOCKS: WeakKeyDictionary[object, RLock] = WeakKeyDictionary()
+_LOCKS_CHANGE = RLock()
+
 #: Attributes that are labels of features and targets.
 LABELS = ("feature_names_in_", "classes_", "class_count_", "target_names_in_")
+
+
+@contextmanager
+def all_or_nothing(estimator: object) -> Iterator[None]:
+    """While entered, no other thread learns, and an error leaves the estimator as it was before.
+
+    Without the lock, three threads that fed one estimator kept a third of the rows, and a call that
+    failed undid the batches of the others.
+    """
+    with _LOCKS_CHANGE:
+        own = _LOCKS.setdefault(estimator, RLock())
+    with own:
+        before = estimator.__dict__.copy()
+        try:
+            yield
+        except BaseException:
+            # Never empty in between: another thread may be predicting.
+            for name in estimator.__dict__.keys() - before.keys():
+                del estimator.__dict__[name]
+            estimator.__dict__.update(before)
+            raise
 
 
 class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimator):
@@ -110,7 +137,18 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
 
     # Learning.
 
-    def _fit(self, X: Given, y: Given, sample_weight: Given) -> Self:
+    def fit(self, X: Given, y: Given, sample_weight: Given = None) -> Self:
+        """Start over with these rows, streamed in batches of `batch_size`.
+
+        A weight of k counts a row k times.
+        """
+        return self._fit_rows(X, y, sample_weight)
+
+    def partial_fit(self, X: Given, y: Given, sample_weight: Given = None) -> Self:
+        """Absorb one batch of rows; on any error the estimator stays as it was."""
+        return self._fit_batch(X, y, sample_weight)
+
+    def _fit_rows(self, X: Given, y: Given, sample_weight: Given) -> Self:
         with all_or_nothing(self):
             settings = self._settings()
             rng = check_random_state(self.random_state)
@@ -120,7 +158,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
             rows = self._rows(settings, X, y, sample_weight, reset=True)
             state = FitState(settings, rows.X.shape[1], rows.Y.shape[1])
             for part in cut(self.batch_size, settings, rows.X, rng, rows.Y.shape[1]):
-                state = self._next(state, _some(rows, part))
+                state = self._next(state, rows.at(part))
             state.settled  # noqa: B018  # what is wrong with the rows shows now
             self._state = state
         return self
@@ -158,15 +196,15 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         for block in blocks_of(X):
             part: Matrix = validate_data(self, block, reset=done == 0, **ACCEPTED)
             end = done + part.shape[0]
-            rows = _weighted(part, Y[done:end], None if weights is None else weights[done:end])
+            rows = Rows.weighted(part, Y[done:end], None if weights is None else weights[done:end])
             for some in cut(self.batch_size, settings, rows.X, rng, rows.Y.shape[1]):
-                state = self._next(state, _some(rows, some))
+                state = self._next(state, rows.at(some))
             done = end
         if done != len(Y):
             raise checks.refuse("y", f"{len(Y)} values", f"{done}", "give one value for each row")
         return state
 
-    def _partial_fit(self, X: Given, y: Given, sample_weight: Given) -> Self:
+    def _fit_batch(self, X: Given, y: Given, sample_weight: Given) -> Self:
         with all_or_nothing(self):
             first = not self.__sklearn_is_fitted__()
             settings = self._settings()
@@ -198,7 +236,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
                 if finding.kind not in before:
                     warnings.warn(HealthWarning(f"{finding.seen} {finding.action}"), stacklevel=5)
         if self.verbose:
-            sys.stdout.write(_line(entry) + "\n")
+            sys.stdout.write(entry_line(entry) + "\n")
         return state
 
     def _settings(self) -> ModelSettings:
@@ -226,15 +264,16 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
                 plain(weights), values, dtype=np.float64, ensure_non_negative=True
             )
             require_measurable("sample_weight", cast(Array, weights))
-        return _weighted(values, Y, cast("Array | None", weights))
+        return Rows.weighted(values, Y, cast("Array | None", weights))
 
     @abstractmethod
     def _validated(self, X: Given, y: Given, reset: bool) -> tuple[Matrix, NDArray[np.generic]]:
         """Rows and targets as arrays, checked."""
 
-    @abstractmethod
     def _targets(self, settings: ModelSettings, y: NDArray[np.generic]) -> Array:
         """Targets (M, K) as the channel takes them."""
+        Y = y.reshape(len(y), -1)
+        return np.column_stack([settings.channel.checked(column) for column in Y.T])
 
     def _weights(self, y: NDArray[np.generic], weights: Given) -> Given:
         """The weights of the rows, as given or changed by those of their classes."""
@@ -262,7 +301,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         return self._learned.settings.forget
 
     @property
-    def prior_(self) -> BasePrior | list[BasePrior]:
+    def prior_(self) -> ScalarPrior | list[ScalarPrior]:
         """The prior with its current hyper-parameters, for standardised features; a list of K."""
         state = self._learned
         units = zip(state.models, state.target_units, strict=True)
@@ -354,27 +393,3 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _weighted(X: Matrix, Y: Array, weights: Array | None) -> Rows:
-    """Rows repeated by whole weights, with the weights that then remain."""
-    if weights is None:
-        return Rows(X, Y)
-    used, rest = repeated(weights)
-    return Rows(X[used], Y[used], rest)
-
-
-def _some(rows: Rows, places: NDArray[np.int64]) -> Rows:
-    """The rows at these places."""
-    if len(places) == len(rows):  # one batch of all rows, in their own order
-        return rows
-    weights = None if rows.weights is None else rows.weights[places]
-    return Rows(rows.X[places], rows.Y[places], weights)
-
-
-def _line(entry: Entry) -> str:
-    error = f", error before learning {entry['error']:.4g}" if "error" in entry else ""
-    return (
-        f"batch {entry['batch'] + 1}: {entry['rows']} rows, {entry['iterations']} iterations "
-        f"({entry['solver']}){error}"
-    )

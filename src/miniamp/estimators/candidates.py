@@ -64,6 +64,15 @@ def gains(settings: ModelSettings, entries: Sequence[Entry]) -> list[float]:
     return [entry["rows"] * entry.get("score", 0.0) for entry in entries]
 
 
+def compared(settings: ModelSettings, tried: Sequence[tuple[Candidate, Entry]]) -> list[Candidate]:
+    """The candidates for the next batch, after one with these entries, the best first."""
+    found = gains(settings, [entry for _, entry in tried])
+    each = [
+        one._replace(score=one.score + gain) for (one, _), gain in zip(tried, found, strict=True)
+    ]
+    return ranked(each, settings)
+
+
 def ranked(candidates: Iterable[Candidate], settings: ModelSettings) -> list[Candidate]:
     """The candidates for the next batch, the best first; scores are relative to it."""
     found = sorted(candidates, key=lambda one: -one.score)

@@ -17,9 +17,8 @@ from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.errors import InvalidTypeError
-from miniamp.estimators.base import StreamingEstimator
+from miniamp.estimators.base import StreamingEstimator, all_or_nothing
 from miniamp.estimators.rows import ACCEPTED, Matrix
-from miniamp.estimators.saving import all_or_nothing
 from miniamp.estimators.scoring import class_probabilities, score_labels, score_reweighted
 from miniamp.estimators.settings import LABELS, ModelSettings
 from miniamp.posterior import Posterior
@@ -119,9 +118,9 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
         with all_or_nothing(self):
             for name in ("classes_", "class_count_"):
                 self.__dict__.pop(name, None)
-            return self._fit(X, y, sample_weight)
+            return self._fit_rows(X, y, sample_weight)
 
-    def partial_fit(
+    def partial_fit(  # type: ignore[override]  # scikit-learn has classes before weights
         self, X: Given, y: Given, classes: Given = None, sample_weight: Given = None
     ) -> Self:
         """Absorb one batch of rows; on any error the estimator stays as it was.
@@ -140,7 +139,7 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
                         "leave it out, or clone the estimator to start over",
                     )
                 self.classes_ = wanted
-            return self._partial_fit(X, y, sample_weight)
+            return self._fit_batch(X, y, sample_weight)
 
     def predict_proba(self, X: Given) -> Array:
         """Probability of each class for each row, (M, K), in the order of `classes_`."""

@@ -21,7 +21,8 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
-from miniamp.estimators.clusters import Clusters, ClusterSettings
+from miniamp.estimators.base import all_or_nothing
+from miniamp.estimators.clusters import Clusters
 from miniamp.estimators.describe import of_clusters
 from miniamp.estimators.history import ClusterEntry
 from miniamp.estimators.rows import (
@@ -33,7 +34,8 @@ from miniamp.estimators.rows import (
     numbers,
     require_measurable,
 )
-from miniamp.estimators.saving import SaveMixin, State, all_or_nothing, labels_of, labels_state
+from miniamp.estimators.saving import SaveMixin, State, labels_of, labels_state
+from miniamp.estimators.settings import ClusterSettings
 from miniamp.estimators.summary import Summary, SummaryMixin
 from miniamp.evidence import Factors
 

@@ -8,28 +8,25 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Self, cast
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from miniamp import channels, checks, priors
-from miniamp.absorb import Info, Stop, absorb
+from miniamp.absorb import Info, absorb
 from miniamp.arrays import Array, Given
 from miniamp.errors import ConflictError, ConflictWarning
 from miniamp.estimators.history import KEPT_BATCHES, ClusterEntry
 from miniamp.estimators.rows import (
     Matrix,
     entries,
-    feature_variances,
     matrix_of,
     matrix_state,
-    mean_square,
     require_shape,
-    residual,
-    row_squares,
-    scaled,
     stacked,
 )
 from miniamp.estimators.saving import State
+from miniamp.estimators.settings import ClusterSettings
 from miniamp.evidence import FactorBatch, Factors
 from miniamp.evidence.factor_scores import FactorScores, kmeans_start, noise_start
 from miniamp.posterior import Posterior
@@ -51,64 +48,6 @@ BALANCE = 0.25
 EVERY_BATCH = 5
 #: Rows that are labelled at once.
 CHUNK = 8192
-#: Starts at most: more is a slip or a damaged file, and would run for days.
-MOST_STARTS = 10_000
-
-
-@dataclass(frozen=True)
-class ClusterSettings:
-    """The checked parameters of a clustering; see `MiniAMPClusterer`."""
-
-    n_clusters: int
-    prior: str
-    prior_var: float | None
-    noise: str | float
-    n_init_batches: int
-    n_init: int
-    fading: float
-    stop: Stop
-
-    @classmethod
-    def checked(
-        cls,
-        *,
-        n_clusters: Given,
-        prior: Given,
-        prior_var: Given,
-        noise: Given,
-        n_init_batches: Given,
-        n_init: Given,
-        fading: Given,
-        max_iter: Given,
-        tol: Given,
-    ) -> Self:
-        """The settings, or an error that names the parameter."""
-        if prior not in ("gaussian", "nonnegative"):
-            raise checks.refuse("prior", repr(prior), "'gaussian' or 'nonnegative'", "choose one")
-        if not isinstance(noise, str):
-            noise = checks.number("noise", noise, above=0.0)
-        elif noise not in ("learn", "per-feature"):
-            known = "'learn', 'per-feature' or a variance"
-            raise checks.refuse("noise", repr(noise), known, "choose one")
-        if prior_var is not None:
-            prior_var = checks.number("prior_var", prior_var, above=0.0)
-        return cls(
-            n_clusters=checks.count("n_clusters", n_clusters),
-            prior=prior,
-            prior_var=prior_var,
-            noise=noise,
-            n_init_batches=checks.count("n_init_batches", n_init_batches),
-            n_init=checks.count("n_init", n_init, most=MOST_STARTS),
-            fading=checks.number("fading", fading, least=0.0),
-            stop=Stop(checks.count("max_iter", max_iter), checks.number("tol", tol, least=0.0)),
-        )
-
-    def prior_of_centres(self, mean_square: float) -> RowPrior:
-        """The prior of U, its variance from the data where it is not given."""
-        var = self.prior_var if self.prior_var is not None else (mean_square or 1.0)
-        if self.prior == "nonnegative":
-            return priors.NonNegativeRows(self.n_clusters, var=var)
-        return priors.GaussianRows(self.n_clusters, cov=var)
 
 
 @dataclass(frozen=True, eq=False)
@@ -401,3 +340,40 @@ def _rank(belief: Factors) -> tuple[bool, float]:
 
 def _centres(belief: Factors, unit: Array | None) -> Array:
     return np.asarray(belief.mean.T if unit is None else belief.mean.T * unit)
+
+
+def scaled(X: Matrix, unit: Array | None) -> Matrix:
+    """X with every feature divided by its unit, where there are units."""
+    if unit is None:
+        return X
+    if not sp.issparse(X):
+        return X / unit
+    rows = sp.csr_array(X, copy=True)
+    rows.data = rows.data / unit[rows.indices]
+    return rows
+
+
+def row_squares(X: Matrix) -> Array:
+    """Sum of squares of each row, (M,)."""
+    if sp.issparse(X):
+        return np.asarray(sp.csr_array(X).power(2).sum(axis=1), dtype=np.float64).ravel()
+    return np.asarray(np.einsum("ij,ij->i", X, X), dtype=np.float64)
+
+
+def mean_square(Y: Matrix) -> float:
+    """Mean square of an entry."""
+    return float(row_squares(Y).sum() / (Y.shape[0] * Y.shape[1]))
+
+
+def feature_variances(X: Matrix) -> Array:
+    """Variance of each column, (N,)."""
+    mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
+    squares = row_squares(X.T) / X.shape[0]
+    return np.asarray(np.maximum(squares - np.square(mean), 0.0))
+
+
+def residual(Y: Matrix, U: Array, V: Array) -> float:
+    """Mean square of Y - U V', without forming it (the paper's rule for the noise)."""
+    cross = float(np.vdot(np.asarray(Y @ V), U))
+    total = float(row_squares(Y).sum()) - 2.0 * cross + float(np.vdot(U.T @ U, V.T @ V))
+    return max(total, 0.0) / float(Y.shape[0] * Y.shape[1])

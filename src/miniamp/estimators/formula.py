@@ -125,11 +125,11 @@ class _Formula(StreamingEstimator):
 
     def fit(self, X: Given, y: Given = None, sample_weight: Given = None) -> Self:
         """Start over with the rows of a data frame; the formula names the target."""
-        return super().fit(X, y, sample_weight)  # type: ignore[no-any-return]
+        return super().fit(X, y, sample_weight)
 
     def partial_fit(self, X: Given, y: Given = None, *rest: Given, **options: Given) -> Self:
         """Absorb the rows of a data frame, with the levels of the first ones."""
-        return super().partial_fit(X, y, *rest, **options)  # type: ignore[no-any-return]
+        return super().partial_fit(X, y, *rest, **options)
 
     def _rows(
         self, settings: ModelSettings, X: Given, y: Given, weights: Given, *, reset: bool

@@ -13,12 +13,9 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-import scipy.sparse as sp
 
-from miniamp.errors import ConflictError, MiniampWarning, typed
+from miniamp.errors import MiniampWarning, typed
 from miniamp.estimators.history import Entry, History, column
-from miniamp.estimators.rows import Matrix
-from miniamp.estimators.settings import ModelSettings
 
 #: Findings are about at least so many batches and rows, the latest ones.
 BATCHES, ROWS = 5, 200
@@ -377,33 +374,3 @@ def _theory(recent: list[Entry], history: History) -> Iterator[Finding]:
             "coefficients, or the features are less independent than they look: try another "
             "prior, or {solver=robust} with {memory=auto}.",
         )
-
-
-def conflict(
-    error: ConflictError | np.linalg.LinAlgError, X: Matrix, settings: ModelSettings
-) -> ConflictError:
-    """The same refusal of a batch, with remedies in the terms of an estimator."""
-    copies = X.shape[0] - _distinct(X)
-    remedies = [f"{copies} of the rows are copies of others: drop those"] if copies else []
-    if not settings.learn_noise:
-        remedies.append("the noise may be larger than the one given: try {noise=learn}")
-    remedies.append("if the stream itself has changed, set {forget=auto} or start over")
-    remedies.append("or let {on_conflict=adapt} use what it can")
-    about = error if isinstance(error, ConflictError) else ConflictError("", "no solution")
-    return ConflictError(
-        "X, y",
-        f"{X.shape[0]} rows that contradict what was learned before: {about.received}",
-        about.expected,
-        "; ".join(remedies),
-        health=about.health,
-        iteration=about.iteration,
-    )
-
-
-def _distinct(X: Matrix) -> int:
-    """Number of different rows."""
-    if sp.issparse(X):
-        X = sp.csr_array(X)
-        ends = zip(X.indptr[:-1], X.indptr[1:], strict=True)
-        return len({(X.indices[a:b].tobytes(), X.data[a:b].tobytes()) for a, b in ends})
-    return len({row.tobytes() for row in np.ascontiguousarray(X)})

@@ -112,13 +112,9 @@ class Typical(NamedTuple):
 
         That is where features are not independent, or the channel has no single noise.
         """
-        prior, channel = model.posterior.prior.coefficients, model.channel
-        if not isinstance(prior, ScalarPrior):  # has a theory
-            return None
-        if info.solver != "amp" or channel.names != ("var",) or channel.shape != ():
-            return None
-        noise = float(channel.parameters()["var"])
-        if prior.shape != () or not noise > 0.0:
+        prior, channel = prior_of(model), model.channel
+        noise = channel.noise_var
+        if info.solver != "amp" or prior.shape != () or noise is None or not noise > 0.0:
             return None
         rows, features = design.shape
         power = features * design.mean_square
@@ -225,12 +221,42 @@ def column(entries: Sequence[Entry], name: str) -> Array:
     return np.array([cast("dict[str, float]", entry).get(name, np.nan) for entry in entries])
 
 
-def hyper_parameters(entry: Entry, prefix: str, models: Sequence[Parametric]) -> None:
-    """Record hyper-parameters by name, averaged over targets."""
-    for name in models[0].names:
-        values = [np.asarray(getattr(model, name)) for model in models]
-        means = [float(value.mean() if value.ndim else value) for value in values]
-        cast("dict[str, float]", entry)[f"{prefix}_{name}"] = sum(means) / len(means)
+def prior_of(model: Model) -> ScalarPrior:
+    """The prior of the coefficients, without that of the intercept."""
+    return cast(ScalarPrior, model.posterior.prior.coefficients)
+
+
+def learned_entry(
+    models: Sequence[Model], infos: list[Info], units: Sequence[tuple[float, float]], rows: int
+) -> Entry:
+    """What is recorded of models after a batch of so many rows, in units of the user's targets.
+
+    `units` are the zero and the unit of each target. Hyper-parameters are averaged over targets.
+    """
+    each = [(model, scale) for model, (_, scale) in zip(models, units, strict=True)]
+    variance = [scale**2 * model.posterior.mean_variance for model, scale in each]
+    entry: Entry = {**outcome(infos), "mean_variance": float(np.mean(variance))}
+    parts: dict[str, list[Parametric]] = {
+        "prior": [prior_of(model).rescaled(scale) for model, scale in each],
+        "noise": [model.channel.in_units(scale) for model, scale in each],
+    }
+    for part, owners in parts.items():
+        for name in owners[0].names:
+            values = [np.mean(getattr(owner, name)) for owner in owners]
+            cast("dict[str, float]", entry)[f"{part}_{name}"] = float(np.mean(values))
+    conflicts = [
+        conflict_entry(one, *unit)
+        for info, unit in zip(infos, units, strict=False)
+        for one in info.adapted
+    ]
+    if conflicts:
+        entry["conflicts"] = conflicts
+    evidence = float(sum(info.log_evidence for info in infos))
+    if np.isfinite(evidence):
+        # In the units of y: a density, which is smaller by the scale for each row.
+        volume = sum(float(np.log(scale)) for _, scale in units)
+        entry["log_evidence"] = evidence - rows * volume
+    return entry
 
 
 def conflict_entry(done: Adaptation, centre: float, scale: float) -> Conflict:
@@ -261,3 +287,12 @@ def outcome(infos: list[Info]) -> Entry:
         "remedy": next((info.remedy for info in infos if info.remedy), ""),
         "health": float(worst.health),
     }
+
+
+def entry_line(entry: Entry) -> str:
+    """One batch in a line, for a log."""
+    error = f", error before learning {entry['error']:.4g}" if "error" in entry else ""
+    return (
+        f"batch {entry['batch'] + 1}: {entry['rows']} rows, {entry['iterations']} iterations "
+        f"({entry['solver']}){error}"
+    )

@@ -16,7 +16,6 @@ from miniamp.arrays import Array
 from miniamp.errors import InvalidTypeError
 from miniamp.estimators.base import StreamingEstimator
 from miniamp.estimators.history import History
-from miniamp.estimators.settings import with_unit
 from miniamp.estimators.state import FitState
 from miniamp.estimators.targets import of_two
 from miniamp.evidence import Frame
@@ -185,7 +184,7 @@ def _with_target_units(a: FitState, b: FitState) -> FitState:
             replace(
                 model,
                 posterior=belief.with_prior(belief.prior.rescaled(factor)),
-                channel=with_unit(model.channel, factor),
+                channel=model.channel.in_units(factor),
             )
         )
     return replace(a, models=tuple(models), y_centre=b.y_centre, y_scale=b.y_scale)
@@ -261,9 +260,7 @@ def with_features(state: FitState, features: int) -> FitState:
         np.append(state.frame.started, np.zeros(more, dtype=bool)),
         state.frame.counted,
     )
-    state = state.mapped(
-        lambda models: tuple(replace(m, posterior=_wider(m.posterior, end, more)) for m in models)
-    )
+    state = state.mapped(lambda m: replace(m, posterior=_wider(m.posterior, end, more)))
     return replace(_padded(state, more), features=features, frame=frame)
 
 

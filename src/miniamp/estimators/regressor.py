@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self, cast, overload
+from typing import Literal, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from miniamp.arrays import Array, Given
 from miniamp.estimators.base import StreamingEstimator
 from miniamp.estimators.rows import ACCEPTED, Matrix
 from miniamp.estimators.scoring import RowPrediction, score_numbers
-from miniamp.estimators.settings import NUMBERS, ModelSettings
+from miniamp.estimators.settings import NUMBERS
 from miniamp.posterior import Posterior
 
 
@@ -122,17 +122,6 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
     _channel = NUMBERS
     _score = score_numbers
 
-    def fit(self, X: Given, y: Given, sample_weight: Given = None) -> Self:
-        """Start over with these rows, streamed in batches of `batch_size`.
-
-        A weight of k counts a row k times.
-        """
-        return self._fit(X, y, sample_weight)
-
-    def partial_fit(self, X: Given, y: Given, sample_weight: Given = None) -> Self:
-        """Absorb one batch of rows; on any error the estimator stays as it was."""
-        return self._partial_fit(X, y, sample_weight)
-
     @overload
     def predict(self, X: Given, return_std: Literal[False] = False) -> Array: ...
     @overload
@@ -217,10 +206,6 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
             if columns > 1 and hasattr(y, "columns"):
                 self.target_names_in_ = np.array([str(name) for name in y.columns], dtype=object)
         return values, target
-
-    def _targets(self, settings: ModelSettings, y: NDArray[np.generic]) -> Array:
-        Y = y.reshape(len(y), -1)
-        return np.column_stack([settings.channel.checked(column) for column in Y.T])
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -30,6 +30,19 @@ ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.flo
 LEAST, MOST = 1e-140, 1e140
 #: Whole weights repeat rows until there would be so many times as many.
 MOST_COPIES = 8
+#: Rows wait until there are so many and are then learned from together, so that it does not matter
+#: how a stream is cut: units, noise and first guesses from fewer rows would be poor, and an update
+#: costs about the same for one row as for thirty.
+GROUP = 32
+#: The first rows of a classifier wait for so many of each class: with fewer the scale of the labels
+#: cannot be told (on 45 real data sets where it made a difference, 28 got better).
+EACH_CLASS = 8
+#: But no more rows than this wait; of each class where rows come in blocks of one class.
+MOST_WAITING = 256
+#: Rows come in blocks of one class where the label changes so many times as often as in a random
+#: order, or less: iris, wine, digits and breast cancer sorted by label are at 0.004 to 0.02, and in
+#: random order at 0.98 to 1.08. Streams whose labels persist lie between, and are to pass.
+BLOCKS = 0.1
 #: The first rows of a collection, from which units are taken and the solver is chosen.
 FIRST_ROWS = 2000
 
@@ -57,6 +70,43 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.Y)
+
+    @classmethod
+    def weighted(cls, X: Matrix, Y: Array, weights: Array | None) -> Rows:
+        """Rows repeated by whole weights, with the weights that then remain."""
+        if weights is None:
+            return cls(X, Y)
+        used, rest = repeated(weights)
+        return cls(X[used], Y[used], rest)
+
+    def at(self, places: NDArray[np.int64]) -> Rows:
+        """The rows at these places."""
+        if len(places) == len(self):  # one batch of all rows, in their own order
+            return self
+        weights = None if self.weights is None else self.weights[places]
+        return Rows(self.X[places], self.Y[places], weights)
+
+    @property
+    def count(self) -> int:
+        """Number of rows, with those that these stand for."""
+        return len(self) + self.left_out
+
+    def enough_at_first(self, labels: bool) -> bool:
+        """Whether there are enough rows to start learning from.
+
+        Labels are not enough while they come in blocks of one class: what one tells is lost where
+        all others were the same, however many come.
+        """
+        count = self.count
+        if not labels:
+            varied = bool(np.ptp(self.Y, axis=0).all())
+            return count >= (GROUP if varied else MOST_WAITING)
+        positive = np.average(self.Y > 0.0, axis=0, weights=self.weights)
+        shares = positive if self.Y.shape[1] > 1 else np.append(positive, 1.0 - positive)
+        expected = count * (1.0 - np.sum(np.square(shares)))
+        if count < GROUP or self.changes < max(2.0, BLOCKS * expected):
+            return False
+        return count >= MOST_WAITING or bool(count * shares.min() >= EACH_CLASS)
 
     def and_then(self, more: Rows) -> Rows:
         """These rows, and more below them."""
@@ -139,43 +189,6 @@ def stacked(above: Matrix, below: Matrix) -> Matrix:
     if sp.issparse(above) or sp.issparse(below):
         return sp.csr_array(sp.vstack([sp.csr_array(above), sp.csr_array(below)], format="csr"))
     return np.concatenate([above, below])
-
-
-def scaled(X: Matrix, unit: Array | None) -> Matrix:
-    """X with every feature divided by its unit, where there are units."""
-    if unit is None:
-        return X
-    if not sp.issparse(X):
-        return X / unit
-    rows = sp.csr_array(X, copy=True)
-    rows.data = rows.data / unit[rows.indices]
-    return rows
-
-
-def row_squares(X: Matrix) -> Array:
-    """Sum of squares of each row, (M,)."""
-    if sp.issparse(X):
-        return np.asarray(sp.csr_array(X).power(2).sum(axis=1), dtype=np.float64).ravel()
-    return np.asarray(np.einsum("ij,ij->i", X, X), dtype=np.float64)
-
-
-def mean_square(Y: Matrix) -> float:
-    """Mean square of an entry."""
-    return float(row_squares(Y).sum() / (Y.shape[0] * Y.shape[1]))
-
-
-def feature_variances(X: Matrix) -> Array:
-    """Variance of each column, (N,)."""
-    mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
-    squares = row_squares(X.T) / X.shape[0]
-    return np.asarray(np.maximum(squares - np.square(mean), 0.0))
-
-
-def residual(Y: Matrix, U: Array, V: Array) -> float:
-    """Mean square of Y - U V', without forming it (the paper's rule for the noise)."""
-    cross = float(np.vdot(np.asarray(Y @ V), U))
-    total = float(row_squares(Y).sum()) - 2.0 * cross + float(np.vdot(U.T @ U, V.T @ V))
-    return max(total, 0.0) / float(Y.shape[0] * Y.shape[1])
 
 
 def matrix_state(X: Matrix) -> Array | dict[str, object]:

@@ -1,15 +1,11 @@
-"""Estimators in files, without pickle; and updates that are all or nothing."""
+"""Estimators in files, without pickle."""
 
 from __future__ import annotations
 
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import RLock
 from typing import Any, ClassVar, Self, TypeAlias
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,33 +20,6 @@ State: TypeAlias = dict[str, Any]
 DENSE_TRIAL = 10_000
 #: Class labels or feature names.
 Labels: TypeAlias = NDArray[np.generic]
-
-
-#: One lock per estimator that has learned. Kept here and not in the estimator, so that copies,
-#: clones and pickles have locks of their own.
-_LOCKS: WeakKeyDictionary[object, RLock] = WeakKeyDictionary()
-_LOCKS_CHANGE = RLock()
-
-
-@contextmanager
-def all_or_nothing(estimator: object) -> Iterator[None]:
-    """While entered, no other thread learns, and an error leaves the estimator as it was before.
-
-    Without the lock, three threads that fed one estimator kept a third of the rows, and a call that
-    failed undid the batches of the others.
-    """
-    with _LOCKS_CHANGE:
-        own = _LOCKS.setdefault(estimator, RLock())
-    with own:
-        before = estimator.__dict__.copy()
-        try:
-            yield
-        except BaseException:
-            # Never empty in between: another thread may be predicting.
-            for name in estimator.__dict__.keys() - before.keys():
-                del estimator.__dict__[name]
-            estimator.__dict__.update(before)
-            raise
 
 
 class SaveMixin(ABC):

@@ -14,12 +14,15 @@ from scipy.special import gammaln, log_ndtr, logit, ndtr, ndtri, stdtr, stdtrit
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.estimators.history import Entry
-from miniamp.estimators.rows import Matrix
+from miniamp.estimators.rows import Matrix, require_shape
+from miniamp.learning import Model
 
 #: Level of the intervals whose coverage is recorded.
 LEVEL = 0.9
 #: Residuals of more standard deviations than this are outliers: six in a million if Gaussian.
 OUTLYING = 4.5
+#: Degrees of freedom of a prediction after very few rows: fewer have no mean.
+LEAST_DF = 1.0
 #: A Student t of more degrees of freedom is a Gaussian, to six digits.
 MOST_DF = 1e6
 #: Quantiles of a Student t of more degrees of freedom are expanded in their inverse: 2e-8 off
@@ -54,6 +57,20 @@ class RowPrediction(NamedTuple):
     omega: Array  #: (M,) means
     V: Array  #: (M,) variances
     df: Array  #: (M,) degrees of freedom of y's Student t, infinite where the noise is certain
+
+    @classmethod
+    def of(cls, model: Model, omega: Array, V: Array, unit: tuple[float, float]) -> RowPrediction:
+        """The prediction by a model of z ~ N(omega, V), for targets of this zero and unit.
+
+        A learned noise Delta is uncertain, its logarithm by 1/sqrt(noise_known). With a variance
+        V + Delta that is uncertain by Delta/sqrt(noise_known), y is a Student t of
+        2 (1 + V/Delta)^2 noise_known degrees of freedom; infinity where the noise was given.
+        """
+        (centre, scale), df = unit, np.full(len(V), np.inf)
+        if model.noise_known > 0.0:
+            sure = 2.0 * np.square(1.0 + V * model.channel.fisher()) * model.noise_known
+            df = np.maximum(sure, LEAST_DF)
+        return cls(model.channel.in_units(scale), centre + scale * omega, scale**2 * V, df)
 
     def quantile(self, level: float) -> Array:
         """Quantile of y in standard deviations from its mean, (M,).
@@ -272,6 +289,13 @@ class Tally:
     residuals: Array = field(default_factory=lambda: np.zeros((VALUE_BINS, 3)))
     confusion: Array = field(default_factory=lambda: np.zeros((0, 0)))
     odds: Array = field(default_factory=lambda: np.zeros((0, 2, ODDS_BINS)))
+
+    def require_features(self, size: int) -> None:
+        """Refuse sums that are not of the shapes that so many features give."""
+        n, c = (size if len(self.low) else 0), len(self.confusion)
+        shapes = {"low": (n,), "high": (n,), "confusion": (c, c), "odds": (c, 2, ODDS_BINS)}
+        for name, shape in (shapes | {"targets": (3,), "residuals": (VALUE_BINS, 3)}).items():
+            require_shape(name, getattr(self, name), *shape)
 
     def seeing(self, X: Matrix) -> Tally:
         """The tally that also knows the range of these rows."""

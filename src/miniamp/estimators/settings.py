@@ -1,4 +1,4 @@
-"""The parameters of the regressor and the classifier, checked once, and what follows from them."""
+"""The parameters of the estimators, checked once, and what follows from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from miniamp.evidence import Frame
 from miniamp.evidence.auto import choose
 from miniamp.evidence.frame import CONSTANT
 from miniamp.posterior import Posterior, Prior
-from miniamp.priors import ScalarPrior
+from miniamp.priors import RowPrior, ScalarPrior
 
 #: Names of the parameters that make the settings.
 CHECKED = (
@@ -62,6 +62,8 @@ WORK_WIDE = 4e9
 SPARSE_ROWS = 1000
 #: No batch is chosen smaller than this.
 LEAST_ROWS = 128
+#: Starts at most: more is a slip or a damaged file, and would run for days.
+MOST_STARTS = 10_000
 #: Rows that are looked at to tell whether AMP suits the design.
 SAMPLED = 512
 
@@ -205,10 +207,6 @@ class ModelSettings:
             frame = replace(frame, scale=np.ones_like(frame.scale))
         return frame
 
-    def next_frame(self, frame: Frame, X: Matrix) -> Frame:
-        """The frame after more rows: scales follow the rows where the prior is learned."""
-        return frame.following(X) if self.scaling else frame.seeing(X)
-
 
 def batch_rows(batch_size: Given) -> int | None:
     """The number of rows per batch that a user chose, None for "auto"."""
@@ -328,8 +326,57 @@ def _planned(settings: ModelSettings, rows: int, features: int) -> list[int]:
     return [int(size) for size in np.diff([0, *ends[:-1].tolist(), rows])]
 
 
-def with_unit(channel: Channel, unit: float) -> Channel:
-    """The channel of targets that are `unit` times as large; only such with noise have units."""
-    if unit == 1.0:
-        return channel
-    return channel.with_noise(float(channel.parameters()["var"]) * unit**2)
+@dataclass(frozen=True)
+class ClusterSettings:
+    """The checked parameters of a clustering; see `MiniAMPClusterer`."""
+
+    n_clusters: int
+    prior: str
+    prior_var: float | None
+    noise: str | float
+    n_init_batches: int
+    n_init: int
+    fading: float
+    stop: Stop
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        n_clusters: Given,
+        prior: Given,
+        prior_var: Given,
+        noise: Given,
+        n_init_batches: Given,
+        n_init: Given,
+        fading: Given,
+        max_iter: Given,
+        tol: Given,
+    ) -> Self:
+        """The settings, or an error that names the parameter."""
+        if prior not in ("gaussian", "nonnegative"):
+            raise checks.refuse("prior", repr(prior), "'gaussian' or 'nonnegative'", "choose one")
+        if not isinstance(noise, str):
+            noise = checks.number("noise", noise, above=0.0)
+        elif noise not in ("learn", "per-feature"):
+            known = "'learn', 'per-feature' or a variance"
+            raise checks.refuse("noise", repr(noise), known, "choose one")
+        if prior_var is not None:
+            prior_var = checks.number("prior_var", prior_var, above=0.0)
+        return cls(
+            n_clusters=checks.count("n_clusters", n_clusters),
+            prior=prior,
+            prior_var=prior_var,
+            noise=noise,
+            n_init_batches=checks.count("n_init_batches", n_init_batches),
+            n_init=checks.count("n_init", n_init, most=MOST_STARTS),
+            fading=checks.number("fading", fading, least=0.0),
+            stop=Stop(checks.count("max_iter", max_iter), checks.number("tol", tol, least=0.0)),
+        )
+
+    def prior_of_centres(self, mean_square: float) -> RowPrior:
+        """The prior of U, its variance from the data where it is not given."""
+        var = self.prior_var if self.prior_var is not None else (mean_square or 1.0)
+        if self.prior == "nonnegative":
+            return priors.NonNegativeRows(self.n_clusters, var=var)
+        return priors.GaussianRows(self.n_clusters, cov=var)

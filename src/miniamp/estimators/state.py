@@ -18,40 +18,16 @@ from miniamp.errors import ConflictError
 from miniamp.estimators import candidates, targets
 from miniamp.estimators.candidates import Candidate
 from miniamp.estimators.health import findings
-from miniamp.estimators.history import (
-    Entry,
-    History,
-    Typical,
-    conflict_entry,
-    hyper_parameters,
-    outcome,
-)
-from miniamp.estimators.rows import Matrix, Rows, require_shape
+from miniamp.estimators.history import Entry, History, Typical, learned_entry, prior_of
+from miniamp.estimators.rows import GROUP, MOST_WAITING, Matrix, Rows, require_shape
 from miniamp.estimators.saving import State
-from miniamp.estimators.scoring import ODDS_BINS, VALUE_BINS, RowPrediction, Tally
-from miniamp.estimators.settings import ModelSettings, with_unit
+from miniamp.estimators.scoring import RowPrediction, Tally
+from miniamp.estimators.settings import ModelSettings
 from miniamp.evidence import Frame
-from miniamp.evidence.base import project
-from miniamp.info import Info
 from miniamp.learning import Model
 
-#: Rows wait until there are so many and are then learned from together, so that it does not matter
-#: how a stream is cut: units, noise and first guesses from fewer rows would be poor, and an update
-#: costs about the same for one row as for thirty.
-GROUP = 32
-#: The first rows of a classifier wait for so many of each class: with fewer the scale of the labels
-#: cannot be told (on 45 real data sets where it made a difference, 28 got better).
-EACH_CLASS = 8
-#: But no more rows than this wait; of each class where rows come in blocks of one class.
-MOST_WAITING = 256
-#: Rows come in blocks of one class where the label changes so many times as often as in a random
-#: order, or less: iris, wine, digits and breast cancer sorted by label are at 0.004 to 0.02, and in
-#: random order at 0.98 to 1.08. Streams whose labels persist lie between, and are to pass.
-BLOCKS = 0.1
 #: Rows do not wait for others where older ones would fade below this meanwhile.
 STILL_FRESH = 0.9
-#: Degrees of freedom of a prediction after very few rows: fewer have no mean.
-LEAST_DF = 1.0
 
 
 class Trial(NamedTuple):
@@ -163,26 +139,13 @@ class FitState:
         return self.settings.channel.predicts_probabilities
 
     def _enough(self, rows: Rows) -> bool:
-        """Whether there are enough rows to learn from.
-
-        The first rows of a classifier are not while they come in blocks of one class: what a label
-        tells is lost where all others were the same, however many come.
-        """
-        count = len(rows) + rows.left_out
-        if self.frame is not None:
-            if self.settings.on_conflict == "raise":  # about the rows of this call alone
-                return True
-            fades = not self.settings.auto_forget
-            return count >= GROUP or (fades and self.settings.kept(rows.calls) < STILL_FRESH)
-        if not self._labels:
-            varied = bool(np.ptp(rows.Y, axis=0).all())
-            return count >= (GROUP if varied else MOST_WAITING)
-        positive = np.average(rows.Y > 0.0, axis=0, weights=rows.weights)
-        shares = positive if self.targets > 1 else np.append(positive, 1.0 - positive)
-        expected = count * (1.0 - np.sum(np.square(shares)))
-        if count < GROUP or rows.changes < max(2.0, BLOCKS * expected):
-            return False
-        return count >= MOST_WAITING or bool(count * shares.min() >= EACH_CLASS)
+        """Whether there are enough rows to learn from."""
+        if self.frame is None:
+            return rows.enough_at_first(self._labels)
+        if self.settings.on_conflict == "raise":  # about the rows of this call alone
+            return True
+        fades = not self.settings.auto_forget
+        return rows.count >= GROUP or (fades and self.settings.kept(rows.calls) < STILL_FRESH)
 
     def _after(self, rows: Rows) -> FitState:
         """The state that has learned from these rows."""
@@ -191,17 +154,19 @@ class FitState:
             frame = self.settings.first_frame(rows.X)
             start = self._started(frame, rows.Y, rows.weights, sparse=issparse(rows.X))
         else:
-            frame = self.settings.next_frame(self.frame, rows.X)
-            stretch = self.frame.stretch(frame, intercept=self.settings.intercept)
-            start = self.mapped(lambda models: tuple(m.stretched(stretch) for m in models))
+            # Units follow the rows where the prior is learned.
+            follow = self.frame.following if self.settings.scaling else self.frame.seeing
+            frame = follow(rows.X)
+            factor = self.frame.stretch(frame, intercept=self.settings.intercept)
+            start = self.mapped(lambda m: replace(m, posterior=m.posterior.stretched(factor)))
             start = replace(start, frame=frame, waiting=None)
         start = replace(start, tally=self.tally.seeing(rows.X))
         return start._learned(start._design(rows.X), rows)
 
-    def mapped(self, change: Callable[[tuple[Model, ...]], tuple[Model, ...]]) -> FitState:
+    def mapped(self, change: Callable[[Model], Model]) -> FitState:
         """The state whose models are changed, and those of other candidates with them."""
-        others = tuple(one._replace(models=change(one.models)) for one in self.others)
-        return replace(self, models=change(self.models), others=others)
+        others = (one._replace(models=tuple(map(change, one.models))) for one in self.others)
+        return replace(self, models=tuple(map(change, self.models)), others=tuple(others))
 
     def after_design(self, frame: Frame, design: Design, Y: Array) -> FitState:
         """The state after a first batch whose rows are standardised already, and stay elsewhere.
@@ -224,7 +189,7 @@ class FitState:
         def models(settings: ModelSettings) -> tuple[Model, ...]:
             first = functools.partial(settings.first_belief, self.features, sparse)
             own = [
-                Model(first(y), with_unit(settings.channel, 1.0 / unit))
+                Model(first(y), settings.channel.in_units(1.0 / unit))
                 for y, (_, unit) in zip(standardised, start.target_units, strict=True)
             ]
             return targets.started(settings, own, self.features)
@@ -237,7 +202,9 @@ class FitState:
 
     def _led_by(self, each: Sequence[Candidate]) -> FitState:
         """This state with the models of the first candidate, and the others beside them."""
-        settings = self.settings.choosing(each[0].prior, each[0].forget)
+        lead, settings = each[0], self.settings
+        if (lead.prior, lead.forget) != (settings.prior_name, settings.forget):
+            settings = settings.choosing(lead.prior, lead.forget)
         return replace(self, settings=settings, models=each[0].models, others=tuple(each[1:]))
 
     def _standardised(self, Y: Array) -> Array:
@@ -255,13 +222,12 @@ class FitState:
                 trials.append(self._led_by([one])._tried(design, rows, one.score))
             except (ConflictError, np.linalg.LinAlgError):  # only with on_conflict="raise"
                 continue
-        gains = candidates.gains(self.settings, [trial.entry for trial in trials])
-        found = [
-            trial.candidate._replace(score=trial.candidate.score + gain)
-            for trial, gain in zip(trials, gains, strict=True)
-        ]
-        each = candidates.ranked(found, self.settings)
-        best = next(t for t in trials if t.candidate.models is each[0].models)
+        each, best = [trials[0].candidate], trials[0]
+        if self.others:
+            each = candidates.compared(
+                self.settings, [(trial.candidate, trial.entry) for trial in trials]
+            )
+            best = next(t for t in trials if t.candidate.models is each[0].models)
         entry: Entry = {**best.entry, **trials[0].scores}
         if len(each) > 1:
             entry["weight"] = candidates.weight(each)
@@ -274,22 +240,16 @@ class FitState:
 
     def _tried(self, design: Design, rows: Rows, score: float = 0.0) -> Trial:
         """What the models of this state become with these rows, and the entry of the batch."""
-        predicted = self._predictions(design) if self.rows else []
+        predicted = targets.predictions(self.models, design, self.target_units) if self.rows else []
         scores = self.settings.score(rows.Y, predicted) if predicted else {}
-        learned, infos = self._updated(design, rows)
-        units = self.target_units
-        variance = [
-            scale**2 * m.posterior.mean_variance
-            for m, (_, scale) in zip(learned, units, strict=True)
-        ]
-        count = len(rows) + rows.left_out
+        Y, count = self._standardised(rows.Y), rows.count
+        learned, infos = targets.absorbed(self.models, self.settings, design, Y, rows)
         entry: Entry = {
             "batch": self.history[-1]["batch"] + 1 if self.history else 0,
             "rows": count,
             "rows_seen": self.rows + count,
             "features": self.features,
-            **outcome(infos),
-            "mean_variance": float(np.mean(variance)),
+            **learned_entry(learned, infos, self.target_units, len(rows)),
             "noise_learned": self.settings.learn_noise,
             "prior_learned": self.settings.learn_prior,
             "forget": self.settings.forget,
@@ -300,46 +260,21 @@ class FitState:
             entry["forget_learned"] = True
         if self.settings.auto_prior:
             entry["prior"] = self.settings.prior_name
-        own = [
-            targets.prior_of(m).rescaled(scale)
-            for m, (_, scale) in zip(learned, units, strict=True)
-        ]
-        hyper_parameters(entry, "prior", own)
-        noise = [with_unit(m.channel, scale) for m, (_, scale) in zip(learned, units, strict=True)]
-        hyper_parameters(entry, "noise", noise)
-        typical = None
-        conflicts = [
-            conflict_entry(one, *unit)
-            for info, unit in zip(infos, units, strict=False)
-            for one in info.adapted
-        ]
-        if conflicts:
-            entry["conflicts"] = conflicts
-        evidence = float(sum(info.log_evidence for info in infos))
-        if np.isfinite(evidence):
-            # In the units of y: a density, which is smaller by the scale for each row.
-            evidence -= len(rows) * sum(float(np.log(scale)) for _, scale in units)
+        if "log_evidence" in entry:
             before = self.history[-1].get("log_evidence_sum", np.nan) if self.history else 0.0
-            entry["log_evidence"], entry["log_evidence_sum"] = evidence, before + evidence
+            entry["log_evidence_sum"] = before + entry["log_evidence"]
+        typical = None
         if rows.left_out:
             entry["sampled"] = len(rows)
         if rows.weights is not None:
             entry["weighted"] = True
         elif self.targets == 1:
             first, forget = not self.history, self.settings.kept(rows.calls)
-            typical = Typical.of(learned[0], infos[0], design, forget, first, units[0][1])
+            unit = self.target_units[0][1]
+            typical = Typical.of(learned[0], infos[0], design, forget, first, unit)
         name, factor = self.settings.prior_name, self.settings.forget
         return Trial(
             Candidate(name, factor, score, tuple(learned)), entry, typical, scores, predicted
-        )
-
-    def _updated(self, design: Design, rows: Rows) -> tuple[list[Model], list[Info]]:
-        """The models after these rows, and how each, or all together, got there."""
-        joint = targets.joint(self.models)
-        if joint is not None:
-            return targets.absorbed_together(joint, self.settings, design, rows)
-        return targets.absorbed(
-            self.models, self.settings, design, self._standardised(rows.Y), rows
         )
 
     def _design(self, X: Matrix) -> Design:
@@ -361,33 +296,19 @@ class FitState:
 
     def predictions(self, X: Matrix) -> list[RowPrediction]:
         """Predictions for new rows, one per target."""
-        return self._predictions(self._design(X))
-
-    def _predictions(self, design: Design) -> list[RowPrediction]:
-        joint = targets.joint(self.models)
-        if joint is not None:
-            return targets.predictions(joint, design)
-        predicted = []
-        for model, (centre, scale) in zip(self.models, self.target_units, strict=True):
-            omega, V = project(model.posterior, design)
-            channel = with_unit(model.channel, scale)
-            df = np.full(len(V), np.inf)
-            if model.noise_known > 0.0:
-                df = np.maximum(model.degrees_of_freedom(V), LEAST_DF)
-            predicted.append(RowPrediction(channel, centre + scale * omega, scale**2 * V, df))
-        return predicted
+        return targets.predictions(self.models, self._design(X), self.target_units)
 
     @property
     def rows_seen(self) -> int:
         """Number of rows, with those that wait."""
         waiting = self.waiting
-        return self.rows + (0 if waiting is None else len(waiting) + waiting.left_out)
+        return self.rows + (0 if waiting is None else waiting.count)
 
     @property
     def noise(self) -> Array:
         """Variance of the noise of each target, (K,); nan where the channel has none."""
         channels = [
-            with_unit(m.channel, unit)
+            m.channel.in_units(unit)
             for m, (_, unit) in zip(self.models, self.target_units, strict=True)
         ]
         return np.array([np.mean(one.parameters().get("var", np.nan)) for one in channels])
@@ -410,7 +331,7 @@ class FitState:
         """Posterior probability that each coefficient is not zero, (N,)."""
         total = model.posterior.total
         A = np.broadcast_to(total.A, total.B.shape)[: self.features]
-        return targets.prior_of(model).inclusion_probability(A, total.B[: self.features])
+        return prior_of(model).inclusion_probability(A, total.B[: self.features])
 
     # Files.
 
@@ -460,16 +381,13 @@ class FitState:
 
     def _consistent(self) -> Self:
         """This state, if its parts have the sizes that it states; whoever wrote it."""
-        N, K, tally = self.features, self.targets, self.tally
+        N, K = self.features, self.targets
         if len(self.models) != (0 if self.frame is None else K):
             raise checks.refuse("models", len(self.models), f"{K}", "save it again")
         if self.waiting is not None:
             require_shape("waiting rows", self.waiting.X, len(self.waiting.Y), N)
             require_shape("waiting targets", self.waiting.Y, None, K)
-        n, c = (N if len(tally.low) else 0), len(tally.confusion)
-        shapes = {"low": (n,), "high": (n,), "confusion": (c, c), "odds": (c, 2, ODDS_BINS)}
-        for name, shape in (shapes | {"targets": (3,), "residuals": (VALUE_BINS, 3)}).items():
-            require_shape(name, getattr(tally, name), *shape)
+        self.tally.require_features(N)
         return self
 
     def __getstate__(self) -> dict[str, object]:

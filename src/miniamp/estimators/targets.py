@@ -6,17 +6,19 @@ import functools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 
 from miniamp import channels
 from miniamp.absorb import absorb
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import Design
-from miniamp.errors import ConflictWarning
-from miniamp.estimators.rows import Rows
+from miniamp.errors import ConflictError, ConflictWarning
+from miniamp.estimators.history import prior_of
+from miniamp.estimators.rows import Matrix, Rows
 from miniamp.estimators.scoring import RowPrediction
 from miniamp.estimators.settings import LABELS, ModelSettings
 from miniamp.evidence import (
@@ -29,10 +31,9 @@ from miniamp.evidence import (
     choose_exact,
 )
 from miniamp.evidence.auto import choose
-from miniamp.evidence.base import DrawnRows
+from miniamp.evidence.base import DrawnRows, project
 from miniamp.info import Adaptation, Info
 from miniamp.learning import Learn, Model, initial
-from miniamp.priors import BasePrior
 
 #: Noise that is given as less than this part of the mean square of y is as good as none: of such
 #: rows the products have too few digits.
@@ -47,8 +48,14 @@ Solver: TypeAlias = Callable[[Given, Given, Channel], AutoBatch]
 def absorbed(
     models: Sequence[Model], settings: ModelSettings, design: Design, Y: Array, rows: Rows
 ) -> tuple[list[Model], list[Info]]:
-    """The models after a batch in standardised units, Y (M, K), and how each got there."""
-    products = _once(design.information)
+    """The models after a batch, and how each, or all classes together, got there.
+
+    Y (M, K) are the targets in standardised units.
+    """
+    together = joint(models)
+    if together is not None:
+        return _absorbed_together(together, settings, design, rows)
+    products: dict[bytes, Array] = {}
 
     @functools.cache
     def solver() -> Solver:
@@ -76,25 +83,6 @@ def absorbed(
     return learned, infos
 
 
-def _once(products: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """The products of the columns, formed once for all targets whose rows have equal weights."""
-    known: dict[bytes, Array] = {}
-
-    def of(weights: Array) -> Array:
-        key = weights.tobytes()
-        if key not in known:
-            known.clear()
-            known[key] = products(weights)
-        return known[key]
-
-    return of
-
-
-def prior_of(model: Model) -> BasePrior:
-    """The prior of the coefficients, without that of the intercept."""
-    return cast(BasePrior, model.posterior.prior.coefficients)
-
-
 def _one_target(
     model: Model,
     settings: ModelSettings,
@@ -102,7 +90,7 @@ def _one_target(
     y: Array,
     solver: Callable[[], Solver],
     forget: float,
-    products: Callable[[Array], Array],
+    products: dict[bytes, Array],
 ) -> tuple[Model, Info]:
     """The model of one target after the batch; as it was where the batch is skipped."""
     varied = bool(np.any(y != y[0])) or model.batches > 0
@@ -163,6 +151,36 @@ def _exact(model: Model, settings: ModelSettings, design: Design, y: Array) -> S
     return choose_exact(design, model.posterior, model.channel, memory=settings.memory)
 
 
+def conflict(
+    error: ConflictError | np.linalg.LinAlgError, X: Matrix, settings: ModelSettings
+) -> ConflictError:
+    """The same refusal of a batch, with remedies in the terms of an estimator."""
+    copies = X.shape[0] - _distinct(X)
+    remedies = [f"{copies} of the rows are copies of others: drop those"] if copies else []
+    if not settings.learn_noise:
+        remedies.append("the noise may be larger than the one given: try {noise=learn}")
+    remedies.append("if the stream itself has changed, set {forget=auto} or start over")
+    remedies.append("or let {on_conflict=adapt} use what it can")
+    about = error if isinstance(error, ConflictError) else ConflictError("", "no solution")
+    return ConflictError(
+        "X, y",
+        f"{X.shape[0]} rows that contradict what was learned before: {about.received}",
+        about.expected,
+        "; ".join(remedies),
+        health=about.health,
+        iteration=about.iteration,
+    )
+
+
+def _distinct(X: Matrix) -> int:
+    """Number of different rows."""
+    if sp.issparse(X):
+        X = sp.csr_array(X)
+        ends = zip(X.indptr[:-1], X.indptr[1:], strict=True)
+        return len({(X.indices[a:b].tobytes(), X.data[a:b].tobytes()) for a, b in ends})
+    return len({row.tobytes() for row in np.ascontiguousarray(X)})
+
+
 # Several classes with one joint posterior.
 
 
@@ -182,14 +200,22 @@ def joint(models: Sequence[Model]) -> SoftmaxPosterior | None:
     return SoftmaxPosterior(own, models[0].batches, models[0].scale_known)
 
 
-def predictions(belief: SoftmaxPosterior, design: Design) -> list[RowPrediction]:
-    """Predictions of the scores of new rows, one per class."""
+def predictions(
+    models: Sequence[Model], design: Design, units: Sequence[tuple[float, float]]
+) -> list[RowPrediction]:
+    """Predictions for rows, one per target of these zeros and units, or one score per class."""
+    together = joint(models)
+    if together is None:
+        return [
+            RowPrediction.of(model, *project(model.posterior, design), unit)
+            for model, unit in zip(models, units, strict=True)
+        ]
     channel, certain = channels.Softmax(), np.full(design.shape[0], np.inf)
-    omega, V = belief.scores(design)
+    omega, V = together.scores(design)
     return [RowPrediction(channel, o, v, certain) for o, v in zip(omega.T, V.T, strict=True)]
 
 
-def absorbed_together(
+def _absorbed_together(
     belief: SoftmaxPosterior,
     settings: ModelSettings,
     design: Design,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -134,8 +134,8 @@ class ExactBatch(DrawnRows[Round]):
         Hyper-parameters of the prior that stay as they are.
     known : float
         Number of rows that the noise was learned from before the belief kept products.
-    products : callable, optional
-        Phi' diag(w) Phi for weights w (M,), where other batches with the same rows share it.
+    products : dict, optional
+        Where Phi' diag(w) Phi is kept for other batches with the same rows, by their weights w.
 
     Examples
     --------
@@ -161,7 +161,7 @@ class ExactBatch(DrawnRows[Round]):
         fixed: Collection[str] = ("mean",),
         known: float = 0.0,
         reason: str = "",
-        products: Callable[[Array], Array] | None = None,
+        products: dict[bytes, Array] | None = None,
     ) -> None:
         super().__init__(Phi, y, channel)
         if self.channel.gaussian_noise() is None:
@@ -170,7 +170,7 @@ class ExactBatch(DrawnRows[Round]):
             )
         self.learns_prior, self.learns_noise = prior, noise
         self.fixed, self.known, self.reason = fixed, known, reason
-        self.products = self.design.information if products is None else products
+        self.products = {} if products is None else products
 
     def start(self, belief: Posterior) -> tuple[Moments, Round]:
         check_columns(self.design, belief)
@@ -182,7 +182,7 @@ class ExactBatch(DrawnRows[Round]):
         past = self._past(belief, noise)
         weighted = each * self.y
         seen = past.including(
-            self.products(each),
+            self._products(each),
             self.design.transposed_times(weighted),
             float(weighted @ self.y),
             count,
@@ -261,6 +261,14 @@ class ExactBatch(DrawnRows[Round]):
     def left_out_score(self, step: ExactStep) -> float:
         now = self.with_channel(self.plain.with_noise(step.memory.seen.noise))
         return DrawnRows.left_out_score(now, step)
+
+    def _products(self, weights: Array) -> Array:
+        """The products of the columns; those of the latest weights are kept for other targets."""
+        key = weights.tobytes()
+        if key not in self.products:
+            self.products.clear()
+            self.products[key] = self.design.information(weights)
+        return self.products[key]
 
     def _noise(self) -> tuple[float, Array, float]:
         """A unit of noise, weights (M,) with which all rows have it, and how many rows these are.
