@@ -244,7 +244,7 @@ def iterated(
         with np.errstate(over="ignore", invalid="ignore"):  # health shows what diverges
             step = evidence.refine(belief, estimate, memory)
         trace.append(step.change)
-    converged = bool(step.solved or met(stop, trace, step.uncertainty))
+    converged = bool(step.solved or (not step.ended and met(stop, trace, step.uncertainty)))
     info = Info(
         len(trace), converged, np.array(trace), step.health, remedy, step.solver, step.reason
     )

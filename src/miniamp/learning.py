@@ -175,9 +175,12 @@ class Learn:
             health=health,
             carried_by=min(step.carried_by, known),
             # Rounds are cut short on purpose: what must have converged is the solution of the rows.
-            solved=change < (SETTLED_LATER if model.batches else SETTLED)
-            or (last and attempt.info.converged),
-            ended=last,
+            solved=not step.ended
+            and (
+                change < (SETTLED_LATER if model.batches else SETTLED)
+                or (last and attempt.info.converged)
+            ),
+            ended=last or step.ended,
         )
 
     def log_evidence(self, model: Model, step: LearnStep) -> float:

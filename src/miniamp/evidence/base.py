@@ -40,6 +40,12 @@ MEDIAN_ROWS = 20
 #: Median of |r| over the standard deviation, for Gaussian residuals.
 MEDIAN = 0.6745
 
+#: Rows are blind where none moves z (mean V g^2 below the first number) and some would widen it
+#: (-V dg below minus the second): they do not show the sign of z, of which nothing is known. Rows
+#: that are certain of z, or have it at their centre, do not widen it.
+UNMOVED, WIDENED = 1e-20, 1e-3
+BLIND = "learned nothing: the channel is blind to sign; use start='spectral'"
+
 MemoryT = TypeVar("MemoryT")
 
 
@@ -304,6 +310,11 @@ def ratio(mean_square: float, mean_curvature: float) -> float:
     if mean_curvature == 0.0:
         return 1.0 if mean_square == 0.0 else np.inf
     return mean_square / mean_curvature
+
+
+def blind(g: Array, curvature: Array, V: Array) -> bool:
+    """Whether rows z ~ N(omega, V) show nothing because they do not show the sign of z."""
+    return bool(np.mean(V * np.square(g)) < UNMOVED and np.min(V * curvature) < -WIDENED)
 
 
 def checked_channel(channel: Given) -> Channel:

@@ -11,7 +11,15 @@ from miniamp.absorb import Step
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.designs import Design
-from miniamp.evidence.base import DrawnRows, check_columns, health, power, relative_change
+from miniamp.evidence.base import (
+    BLIND,
+    DrawnRows,
+    blind,
+    check_columns,
+    health,
+    power,
+    relative_change,
+)
 from miniamp.evidence.compress import Stack
 from miniamp.evidence.dual import Dual
 from miniamp.evidence.linear import (
@@ -72,6 +80,7 @@ class RobustState(NamedTuple):
     common: bool = True  #: the sites of the coefficients share their scale
     iterations: int = 0
     exact: bool = False  #: prior and tilt are Gaussian: the sites of the coefficients stay too
+    blind: bool = False  #: the rows do not show the sign of z, of which nothing is known
     past: float = 0.0  #: the `volume` of the remembered rows, where that is exact
     linear: Linear | None = None  #: all rows under their sites, while these stay as they are
     quick: Quick | None = None  #: the same, decomposed
@@ -144,19 +153,25 @@ class RobustBatch(DrawnRows[RobustState]):
         V = np.maximum(V, TINY)
         left = min(1.0, belief.size / self.rows)  # of V, when so many rows have been seen
         rows, fixed = first_sites(self.channel, self.y, omega, V, left)
-        before = health(*self.channel.output(self.y, omega, V))
+        g, curvature = self.channel.output(self.y, omega, V)
+        figure, unseen = health(g, curvature), blind(g, curvature, V)
         if remembered is not None and not exact:
             # Relative scales are the prior's and the tilt's, the rest is what these rows said.
             sites = match_in_common(base, remembered.field, sites)[1]
         volume = 0.0 if past is None else past.volume
-        return belief.moments, RobustState(sites, rows, fixed, before, exact=exact, past=volume)
+        return belief.moments, RobustState(
+            sites, rows, fixed, figure, exact=exact, past=volume, blind=unseen
+        )
 
     def refine(self, belief: Posterior, estimate: Moments, memory: RobustState) -> RobustStep:
         try:
-            return self._refined(belief, estimate, memory)
+            step = self._refined(belief, estimate, memory)
         except np.linalg.LinAlgError:  # beyond working precision: absorb reports it by name
             nothing = Tilt(np.zeros(()), np.zeros(()))
             return Step(nothing, estimate, memory, change=np.nan, health=np.nan, solver="robust")
+        if not memory.blind:
+            return step
+        return step._replace(estimate=estimate, change=0.0, solved=False, ended=True, reason=BLIND)
 
     def log_evidence(self, belief: Posterior, step: RobustStep) -> float:
         """Free energy of expectation propagation: exact where prior, tilt and channel are Gaussian.
@@ -186,7 +201,7 @@ class RobustBatch(DrawnRows[RobustState]):
         return float(np.sum(rows)) + after - before
 
     def conclude(self, belief: Posterior, step: RobustStep) -> Posterior:
-        return _solution(step.memory).absorbed(belief)
+        return belief if step.memory.blind else _solution(step.memory).absorbed(belief)
 
     def total(self, belief: Posterior, step: RobustStep) -> Tilt:
         # The field of all rows, the remembered ones among them.
