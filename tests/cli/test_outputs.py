@@ -82,3 +82,18 @@ def test_labels_that_look_like_formulas_do_not_act_in_a_spreadsheet(folder, run,
     assert set(table.prediction) == {f"'{evil}", "-1"}
     assert not any(line.startswith("=") for line in (folder / "p.csv").read_text().splitlines())
     assert set(miniamp.load("m.amp").classes_) == {evil, "-1"}
+
+
+def test_a_saved_model_has_a_report_that_names_its_source(folder, run):
+    pytest.importorskip("plotly")
+    assert run(*FIT, "-o", "m.amp").code == 0
+    ran = run("inspect", "m.amp", "--report", "later.html")
+    assert ran.code == 0
+    assert "report: later.html" in ran.out
+    assert "rows.csv" in Path("later.html").read_text(encoding="utf-8")
+    assert "<h2>" in Path("later.html").read_text(encoding="utf-8")
+
+
+def test_usage_names_arguments_without_braces(run):
+    for command in ("fit", "serve", "inspect", "reproduce"):
+        assert "{" not in run(command, "--help").out.split("Example")[0]

@@ -6,9 +6,10 @@ import importlib
 import pkgutil
 from inspect import cleandoc, isfunction
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 import miniamp
 
@@ -20,6 +21,13 @@ app = typer.Typer(
     help="Streaming Bayesian inference by mini-batch approximate message passing.",
     no_args_is_help=True,
 )
+
+
+class _Command(TyperCommand):
+    """A command whose usage names its arguments as the help below does, without braces."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
 
 def _version(wanted: bool) -> None:
@@ -48,7 +56,7 @@ def _register() -> None:
             # Paragraphs become lines of their own, wrapped to the width of the terminal.
             paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
             help_ = "\n\n".join(" ".join(part.split()) for part in paragraphs)
-            app.command(name, help=help_)(function)
+            app.command(name, help=help_, cls=_Command)(function)
 
 
 _register()

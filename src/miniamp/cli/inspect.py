@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
 
+import miniamp
 from miniamp.cli import options, summary
 from miniamp.cli.run import State, feature_names, opened
 
@@ -20,14 +22,22 @@ Top = Annotated[
 ]
 
 
-def inspect(model: options.ModelFile, top: Top = 10, as_json: options.AsJSON = False) -> None:
+Report = Annotated[Path | None, options.optional(options.FILES, "FILE", "Write an HTML report.")]
+
+
+def inspect(
+    model: options.ModelFile,
+    top: Top = 10,
+    report: Report = None,
+    as_json: options.AsJSON = False,
+) -> None:
     """Show what a model is, what it was learned from, its strongest coefficients, and its health.
 
     Strongest means furthest from zero in units of their own uncertainty. Means and standard
     deviations are those of the posterior, in the units of the source. For a clustering: the share
     and the centre of every cluster.
 
-    Example: miniamp inspect houses.amp --top 20
+    Example: miniamp inspect houses.amp --top 20 --report houses.html
     """
     estimator, saved = opened(model)
     if saved is not None:
@@ -35,6 +45,8 @@ def inspect(model: options.ModelFile, top: Top = 10, as_json: options.AsJSON = F
     else:
         numbered = [f"x{j}" for j in range(estimator.n_features_in_)]
         names = tuple(getattr(estimator, "feature_names_in_", numbered))
+    if report is not None:
+        miniamp.report.write_report(estimator, report)
     if as_json:
         about = summary.described(estimator, names, top)
         summary.write_json({**about, **_origin(saved), "history": estimator.history_})
@@ -43,6 +55,8 @@ def inspect(model: options.ModelFile, top: Top = 10, as_json: options.AsJSON = F
     summary.show(estimator, names, console, top)
     for name, value in _origin(saved).items():
         console.print(f"{name}: {summary.shown(value)}", soft_wrap=True, highlight=False)
+    if report is not None:
+        console.print(f"report: {report}", soft_wrap=True, highlight=False)
 
 
 def _origin(saved: State | None) -> dict[str, object]:

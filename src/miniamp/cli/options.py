@@ -26,6 +26,8 @@ TaskName = StrEnum("TaskName", "auto regression classification")
 MissingRule = StrEnum("MissingRule", "error mean drop")
 UnknownRule = StrEnum("UnknownRule", "error ignore")
 FormatName = StrEnum("FormatName", sorted(formats()))  # type: ignore[misc]  # found by export
+#: Formats that can be read from standard input.
+PIPED = sorted(name for name, cls in formats().items() if cls.piped)
 SolverName = StrEnum("SolverName", "auto amp robust")
 DecimalSign = StrEnum("DecimalSign", "point comma")
 ConflictRule = StrEnum("ConflictRule", "adapt skip raise")
@@ -82,8 +84,8 @@ Source = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="A file of CSV, Parquet, Arrow, NPY, NPZ, LIBSVM or JSON lines; a folder or pattern "
-        "of such files; - for standard input (CSV or JSON lines); or an address: 'sql:SELECT ...', "
+        help=f"A file ({', '.join(FormatName)}); a folder or pattern of such files; - for standard "
+        f"input ({', '.join(PIPED)}); or an address: 'sql:SELECT ...', "
         "redis://host:port/stream, kafka://broker:port/topic.",
         show_default=False,
     ),

@@ -32,7 +32,11 @@ _COLOURS = {"yes": "green", "no": "bold red"}
 
 
 Figure = Annotated[
-    str, typer.Argument(help="figure1, figure2, figure3, figure4, beyond, all, or one of beyond-*.")
+    str,
+    typer.Argument(
+        metavar="FIGURE",
+        help="figure1, figure2, figure3, figure4, beyond, all, or one of beyond-*.",
+    ),
 ]
 Quick = Annotated[
     bool, typer.Option("--quick", help="Small problems and few seeds: minutes in all.")

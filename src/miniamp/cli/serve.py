@@ -12,7 +12,10 @@ import miniamp
 #: Names of this machine itself.
 LOCAL = ["127.0.0.1", "localhost", "::1", "[::1]"]
 
-Model = Annotated[Path, typer.Argument(help="The model file; made with --new.", show_default=False)]
+Model = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", help="The model file; made with --new.", show_default=False),
+]
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is every network.")]
 Port = Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)]
 New = Annotated[

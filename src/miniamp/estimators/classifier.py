@@ -83,7 +83,7 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
         class_weight: str | Mapping[str | float, float] | None = None,
         batch_size: int | str = "auto",
         memory: int | str = "auto",
-        forget: float = 1.0,
+        forget: float | str = 1.0,
         solver: str = "auto",
         on_conflict: str = "adapt",
         max_iter: int = 500,

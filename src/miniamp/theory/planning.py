@@ -132,7 +132,7 @@ class Plan:
             (
                 ("> " if choice is self.pick else "  ") + choice.name,
                 f"{choice.batch_rows:,}",
-                f"{choice.alpha_b:.4g}",
+                f"{choice.batch_rows / self.features:.4g}",
                 _bytes(choice.memory),
                 "out of reach" if choice.rows is None else f"{choice.rows:,}",
                 f"{choice.mse:.3g}",
