@@ -19,32 +19,15 @@ MOST_BATCHES = 5_000
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """One way to cut a stream into batches, and what it leads to.
-
-    Attributes
-    ----------
-    name : str
-    alpha_b : float
-        Rows of a batch over coefficients; 0 for one row at a time.
-    batch_rows : int
-        Rows of a batch.
-    memory : int
-        Bytes: a batch in double precision, and the working vectors.
-    rows : int or None
-        Rows until the target is met; None where it is not within reach.
-    mse : float
-        The error when the target is met, or the budget spent.
-    curve : Curve
-        The predicted learning curve.
-    """
+    """One way to cut a stream into batches, and what it leads to."""
 
     name: str
-    alpha_b: float
-    batch_rows: int
-    memory: int
-    rows: int | None
-    mse: float
-    curve: Curve = field(repr=False)
+    alpha_b: float  #: rows of a batch over coefficients; 0 for one row at a time
+    batch_rows: int  #: rows of a batch
+    memory: int  #: bytes: a batch in double precision, and the working vectors
+    rows: int | None  #: rows until the target is met; None where it is not within reach
+    mse: float  #: the error when the target is met, or the budget spent
+    curve: Curve = field(repr=False)  #: the predicted learning curve
 
 
 def ways_to_batch(

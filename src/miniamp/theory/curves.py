@@ -28,55 +28,33 @@ NONE = np.empty(0)
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Errors along a stream of rows or columns, one entry for each alpha.
+    """Errors along a stream of rows or columns, one entry for each alpha."""
 
-    Attributes
-    ----------
-    alpha : (K,) array
-        Rows seen so far over coefficients; for low-rank models columns seen per row of U.
-    mse, variance : (K,) arrays
-        The true error of a coefficient (an entry of U), and the one that the posterior reports;
-        equal where prior and channel are the true ones.
-    lam, gamma : (K,) or (K, R, R) arrays
-        Precision of the tilt and variance of its linear part.
-    overlap : (K,) or (K, R, R) array
-        Mean of estimate times truth; for low-rank models lambda_V, accumulated over the columns: of
-        exchangeable labels the eigenvalue that tells them apart.
-    power : (K,) array
-        Mean of the estimate squared.
-    mmse : (K,) array or None
-        The error of exact inference (offline curves).
-    blow_up : float or None
-        The alpha at which the error of an online curve reaches 0, where it does.
-    label_error, label_mse : (K,) arrays
-        0-1 loss and mean squared error of the labels of the latest columns (offline: of all
-        columns); empty where there are no labels, nan where they are not computed.
-    error, label_error_error : (K,) arrays
-        Standard errors of `mse` and `label_error` from quasi-Monte Carlo replicates; 0 or empty
-        where nothing was sampled.
-    iterations : (K,) array
-        Iterations of each batch; for converged ones counted on first access, to 1e-8.
-    """
-
-    alpha: Array
-    mse: Array
+    alpha: Array  #: (K,) rows seen so far over coefficients; columns per row of U if low-rank
+    mse: Array  #: (K,) the true error of a coefficient (an entry of U)
+    #: (K,) the error that the posterior reports: the true one where prior and channel are true.
     variance: Array
-    lam: Array
-    gamma: Array
+    lam: Array  #: (K,) or (K, R, R) precision of the tilt
+    gamma: Array  #: (K,) or (K, R, R) variance of its linear part
+    #: (K,) or (K, R, R) mean of estimate times truth; for low-rank models lambda_V, added up
+    #: over the columns: of exchangeable labels the eigenvalue that distinguishes them.
     overlap: Array = field(repr=False)
-    power: Array = field(repr=False)
-    mmse: Array | None = None
-    blow_up: float | None = None
+    power: Array = field(repr=False)  #: (K,) mean of the estimate squared
+    mmse: Array | None = None  #: (K,) the error of exact inference (offline curves)
+    blow_up: float | None = None  #: the alpha at which an online error reaches 0, where it does
     label: str = ""
+    #: (K,) 0-1 loss of the labels of the latest columns (offline: of all columns); empty without
+    #: labels, nan where it is not computed.
     label_error: Array = field(default_factory=NONE.copy, repr=False)
-    label_mse: Array = field(default_factory=NONE.copy, repr=False)
+    label_mse: Array = field(default_factory=NONE.copy, repr=False)  #: (K,) their squared error
+    #: (K,) standard error of `mse` from quasi-Monte Carlo replicates; 0 or empty without sampling.
     error: Array = field(default_factory=NONE.copy, repr=False)
-    label_error_error: Array = field(default_factory=NONE.copy, repr=False)
+    label_error_error: Array = field(default_factory=NONE.copy, repr=False)  #: of `label_error`
     _count: Callable[[], Array] | None = field(default=None, repr=False)
 
     @cached_property
     def iterations(self) -> Array:
-        """Iterations of each batch; zeros where there are no batches."""
+        """(K,) iterations of each batch, for converged ones to 1e-8; zeros without batches."""
         return np.zeros(len(self.alpha), dtype=np.int64) if self._count is None else self._count()
 
     def reaches(self, mse: float) -> float | None:
@@ -198,24 +176,15 @@ def _error(
 
 @dataclass(frozen=True)
 class DecayRate:
-    """The asymptotic law of the error along a stream of equal batches.
+    """The asymptotic law of the error along a stream of equal batches."""
 
-    Attributes
-    ----------
-    form : str
-        "exponential": E ~ exp(per_alpha alpha). "power law": E ~ alpha^exponent, both rates 0.
-        "doubly exponential": log E itself grows geometrically, rates -inf. "finite": the error is 0
-        (or below any floor) after finitely many batches, rates -inf.
-    per_batch, per_alpha : float
-        d log E for a batch, and for a unit of rows over coefficients.
-    exponent : float or None
-        Of a power law.
-    """
-
+    #: "exponential": E ~ exp(per_alpha alpha). "power law": E ~ alpha^exponent, both rates 0.
+    #: "doubly exponential": log E itself grows geometrically, rates -inf. "finite": the error is 0
+    #: (or below any floor) after finitely many batches, rates -inf.
     form: Form
-    per_batch: float
-    per_alpha: float
-    exponent: float | None = None
+    per_batch: float  #: d log E for a batch
+    per_alpha: float  #: d log E for a unit of rows over coefficients
+    exponent: float | None = None  #: of a power law
 
 
 def decay_rate(prior: Given, channel: Given, alpha_b: Given) -> DecayRate:

@@ -28,23 +28,13 @@ Model: TypeAlias = tuple[ScalarPrior, Channel]
 
 @dataclass(frozen=True, eq=False)
 class PhaseDiagram:
-    """Verdicts on a grid: rows of the arrays are noises or sparsities, columns are alphas.
-
-    Attributes
-    ----------
-    alphas, levels : arrays
-        The two axes.
-    axis : str
-        "noise" or "sparsity": what the levels are.
-    mse, mmse : (levels, alphas) arrays
-        Errors of AMP and of exact inference.
-    """
+    """Verdicts on a grid: rows of the arrays are noises or sparsities, columns are alphas."""
 
     alphas: Array
     levels: Array
-    axis: str
-    mse: Array = field(repr=False)
-    mmse: Array = field(repr=False)
+    axis: str  #: "noise" or "sparsity": what the levels are
+    mse: Array = field(repr=False)  #: (levels, alphas) errors of AMP
+    mmse: Array = field(repr=False)  #: (levels, alphas) errors of exact inference
 
     @property
     def verdicts(self) -> NDArray[np.str_]:

@@ -36,32 +36,17 @@ FASTEST = 1.0 - 1e-6
 
 @dataclass(frozen=True)
 class LongRun:
-    """The errors of a drifting stream after each batch, in the long run.
+    """The errors of a drifting stream after each batch, in the long run."""
 
-    Attributes
-    ----------
-    forget : float
-        How much of what is known is kept per batch, for `absorb(..., forget=forget)`.
-    mse : float
-        The error of a coefficient.
-    variance : float
-        The error that the posterior reports. It is not the same: evidence that is counted less is
-        still as old as it is.
-    half_life : float
-        Rows over coefficients after which an observation counts half.
-    lam, gamma : float
-        Precision of the tilt and variance of the noise in its linear part.
-    standard_error : float
-        Of `mse`, where histories were sampled; 0 where it is exact.
-    """
-
-    forget: float
-    mse: float
+    forget: float  #: how much of what is known is kept per batch, for `absorb(..., forget=forget)`
+    mse: float  #: the error of a coefficient
+    #: The error that the posterior reports. It is not the same: evidence that is counted less is
+    #: still as old as it is.
     variance: float
-    half_life: float
-    lam: float
-    gamma: float
-    standard_error: float = 0.0
+    half_life: float  #: rows over coefficients after which an observation counts half
+    lam: float  #: precision of the tilt
+    gamma: float  #: variance of the noise in its linear part
+    standard_error: float = 0.0  #: of `mse`, where histories were sampled; 0 where it is exact
 
 
 def long_run(

@@ -19,38 +19,23 @@ from miniamp.theory.spectrum import Spectrum
 
 @dataclass(frozen=True, eq=False)
 class InformationCurve:
-    """Information after each of K batches, in nats per coefficient; (K,) arrays.
+    """Information after each of K batches, in nats per coefficient; (K,) arrays."""
 
-    Attributes
-    ----------
-    alpha : array
-        Rows seen so far over coefficients.
-    mse : array
-        The error after the batch.
-    batch : array
-        i_b: what the batch and the marginals kept before it tell of x together.
-    kept : array
-        I_x(lambda_k): what the marginals kept after it tell.
-    gained : array
-        What the batch added, i_b minus what was kept before it.
-    discarded : array
-        i_b - I_x(lambda_k), thrown away with the correlations between coefficients. Where it is a
-        large share of `gained`, remembered rows (memory) or larger batches pay.
-    log_evidence : array
-        Expected log-evidence of the batch, E log p(y_k | rows before), per coefficient: the mean of
-        the Bethe log-evidence of AMP on i.i.d. rows. nan for a design that is not i.i.d.
-    """
-
-    alpha: Array
-    mse: Array
-    batch: Array
-    kept: Array
-    gained: Array
+    alpha: Array  #: rows seen so far over coefficients
+    mse: Array  #: the error after the batch
+    batch: Array  #: i_b: what the batch and the marginals kept before it contain about x together
+    kept: Array  #: I_x(lambda_k): what the marginals kept after it contain
+    gained: Array  #: what the batch added, i_b minus what was kept before it
+    #: Expected log-evidence of the batch, E log p(y_k | rows before), per coefficient: the mean of
+    #: the Bethe log-evidence of AMP on i.i.d. rows. nan for a design that is not i.i.d.
     log_evidence: Array
 
     @property
     def discarded(self) -> Array:
-        """i_b - I_x(lambda_k) >= 0."""
+        """i_b - I_x(lambda_k) >= 0, thrown away with the correlations between coefficients.
+
+        Where it is a large share of `gained`, remembered rows (memory) or larger batches pay.
+        """
         return self.batch - self.kept
 
     @property

@@ -32,24 +32,16 @@ class Transitions:
     """The values of alpha at which fixed points appear, vanish or change places.
 
     None where there is no such value.
-
-    Attributes
-    ----------
-    spinodal : float or None
-        Above it AMP finds the good fixed point. For low-rank models, where AMP needs
-        `weak_recovery` for that, the same as `lower_spinodal`.
-    information : float or None
-        Above it exact inference finds the good fixed point.
-    lower_spinodal : float or None
-        Below it the good fixed point does not exist; 0 where it exists for every alpha.
-    weak_recovery : float or None
-        Where knowing nothing is a fixed point (labels without names, signs that rows do not show):
-        above it AMP leaves that point.
     """
 
+    #: Above it AMP finds the good fixed point. For low-rank models, where AMP needs `weak_recovery`
+    #: for that, the same as `lower_spinodal`.
     spinodal: float | None
-    information: float | None
+    information: float | None  #: above it exact inference finds the good fixed point
+    #: Below it the good fixed point does not exist; 0 where it exists for every alpha.
     lower_spinodal: float | None
+    #: Where knowing nothing is a fixed point (labels without names, signs that rows do not show):
+    #: above it AMP leaves that point.
     weak_recovery: float | None = None
 
     @property
@@ -208,28 +200,18 @@ class BatchVerdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdicts on a stream, batch after batch; iterates over `BatchVerdict`.
+    """The verdicts on a stream, batch after batch; iterates over `BatchVerdict`."""
 
-    Attributes
-    ----------
-    alpha_b : float
-        Rows (columns) of a batch over coefficients (rows of U).
-    batches : tuple of BatchVerdict
-    phase : str
-        Of the first batch. "easy": AMP does what exact inference does. "hard": exact inference
-        does better. "impossible": one batch tells nothing, to AMP or to exact inference.
-    growth : float
-        Factor by which a small chance overlap grows per batch where knowing nothing is a fixed
-        point; inf where AMP leaves it in the first batch.
-    escape : float
-        Batches after which an overlap of 1/N reaches order 1: 1 when easy. It grows like log N:
-        nothing for a fixed number of batches, but not never (errata L14).
-    """
-
-    alpha_b: float
+    alpha_b: float  #: rows (columns) of a batch over coefficients (rows of U)
     batches: tuple[BatchVerdict, ...]
+    #: Of the first batch. "easy": AMP does what exact inference does. "hard": exact inference does
+    #: better. "impossible": one batch is of no use, to AMP or to exact inference.
     phase: str = "easy"
+    #: Factor by which a small chance overlap grows per batch where knowing nothing is a fixed
+    #: point; inf where AMP leaves it in the first batch.
     growth: float = np.inf
+    #: Batches after which an overlap of 1/N reaches order 1: 1 when easy. It grows like log N:
+    #: nothing for a fixed number of batches, but not never (errata L14).
     escape: float = 1.0
 
     def __iter__(self) -> Iterator[BatchVerdict]:

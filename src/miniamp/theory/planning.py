@@ -39,39 +39,19 @@ _UNITS = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What each batch size costs, and which one to take. Print it for the table.
-
-    Attributes
-    ----------
-    features : int
-    target_mse : float or None
-    budget_rows : int or None
-    max_memory : float or None
-        Bytes.
-    choices : tuple of Choice
-        From the most memory to the least.
-    pick : Choice
-        The recommendation.
-    fewest_rows, least_memory : Choice
-        The extremes among the choices that do what is asked.
-    memory_cost : float or None
-        Rows with the memory limit over rows without it.
-    schedule : Schedule or None
-        The best sequence of unequal batches, where there is a limit on memory.
-    transitions : Transitions
-        Of the first batch. Between `information` and `spinodal` a batch is in its hard region.
-    """
+    """What each batch size costs, and which one to take. Print it for the table."""
 
     features: int
     target_mse: float | None
     budget_rows: int | None
-    max_memory: float | None
-    choices: tuple[Choice, ...]
-    pick: Choice
-    fewest_rows: Choice
+    max_memory: float | None  #: bytes
+    choices: tuple[Choice, ...]  #: from the most memory to the least
+    pick: Choice  #: the recommendation
+    fewest_rows: Choice  #: among the choices that do what is required, as
     least_memory: Choice
-    memory_cost: float | None
-    schedule: Schedule | None
+    memory_cost: float | None  #: rows with the memory limit over rows without it
+    schedule: Schedule | None  #: the best unequal batches, where there is a limit on memory
+    #: Of the first batch. Between `information` and `spinodal` a batch is in its hard region.
     transitions: Transitions
 
     @property

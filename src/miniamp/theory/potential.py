@@ -16,24 +16,12 @@ from miniamp.theory.spectrum import Spectrum, row_gain
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """A stationary point of the mutual information at some alpha.
+    """A stationary point of the mutual information at some alpha."""
 
-    Attributes
-    ----------
-    mse : float
-        Its error E.
-    stable : bool
-        Whether the iteration comes back to it: a minimum of the mutual information.
-    mutual_information : float
-        i_RS^b there, in nats per coefficient.
-    lam : float
-        The precision lambda there.
-    """
-
-    mse: float
-    stable: bool
-    mutual_information: float
-    lam: float
+    mse: float  #: its error E
+    stable: bool  #: whether the iteration comes back to it: a minimum of the mutual information
+    mutual_information: float  #: i_RS^b there, in nats per coefficient
+    lam: float  #: the precision lambda there
 
 
 def mutual_information(

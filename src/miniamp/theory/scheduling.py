@@ -69,35 +69,16 @@ class Sizes:
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """The best sequence of batch sizes, beside other ways to cut the same rows. Print it.
+    """The best sequence of batch sizes, beside other ways to cut the same rows. Print it."""
 
-    Attributes
-    ----------
-    sizes : tuple of float
-        Rows of each batch over coefficients, in order.
-    mse : float
-        The error after the last batch.
-    rows : float
-        Rows over coefficients in all.
-    largest : float
-        The limit on a batch.
-    target : float or None
-        The error that was asked for, and
-    reached : bool
-        whether it is met.
-    curve : Curve
-        The predicted error after each batch.
-    others : tuple of Sizes
-        Equal batches of every size within the limit, and all rows at once, which ignores it: no
-        equal batches do better than the schedule, and no schedule better than all rows at once.
-    """
-
-    sizes: tuple[float, ...]
-    mse: float
-    largest: float
-    target: float | None
-    reached: bool
-    curve: Curve = field(repr=False)
+    sizes: tuple[float, ...]  #: rows of each batch over coefficients, in order
+    mse: float  #: the error after the last batch
+    largest: float  #: the limit on a batch
+    target: float | None  #: the error that was to be reached, and
+    reached: bool  #: whether it is met
+    curve: Curve = field(repr=False)  #: the predicted error after each batch
+    #: Equal batches of every size within the limit, and all rows at once, which ignores it: no
+    #: equal batches do better than the schedule, and no schedule better than all rows at once.
     others: tuple[Sizes, ...] = field(repr=False)
 
     @property
