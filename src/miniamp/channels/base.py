@@ -192,11 +192,27 @@ class Channel(Parametric, ABC):
         return np.broadcast_shapes(self.shape, *(np.shape(a) for a in arguments))
 
 
-def noise_growth(var: Array, g: Array, curvature: Array) -> float:
-    """The factor by which one EM step multiplies the variance of Gaussian noise added to z.
+class NoisyChannel(Channel):
+    """A channel of z plus Gaussian noise of variance `var`, one for all rows or one per row."""
 
-    E[noise^2 | y] = var + var^2 (g^2 + dg) in every such channel, because d/dvar of the
-    log-partition is (g^2 + dg)/2, the heat equation. Noise that differs from row to row keeps its
-    proportions; no noise (var = 0) is a fixed point of EM and stays.
-    """
-    return float(np.mean(1.0 + var * (np.square(g) - curvature)))
+    has_noise = True
+    #: `resolution` where there is no noise.
+    noiseless_resolution: ClassVar[float]
+
+    def __init__(self, var: Given) -> None:
+        self.var = checks.parameter("var", var, least=0.0)
+        self.resolution = 0.0 if self.var.any() else self.noiseless_resolution
+
+    def fitted(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Self:
+        """The channel after one EM step for the noise.
+
+        E[noise^2 | y] = var + var^2 (g^2 + dg) in every such channel, because d/dvar of the
+        log-partition is (g^2 + dg)/2, the heat equation. Noise that differs from row to row keeps
+        its proportions; no noise (var = 0) is a fixed point of EM and stays.
+        """
+        g, curvature = self.output(y, omega, V)
+        growth = float(np.mean(1.0 + self.var * (np.square(g) - curvature)))
+        return self.replaced(var=self.var * growth)
+
+    def with_noise(self, var: float) -> Self:
+        return self.replaced(var=var)

@@ -8,7 +8,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.channels.base import Channel, noise_growth
+from miniamp.channels.base import Channel, NoisyChannel
 from miniamp.kernel import Kernel, packed
 from miniamp.numerics.averages import HERMITE_NODES, HERMITE_WEIGHTS
 
@@ -17,7 +17,7 @@ from miniamp.numerics.averages import HERMITE_NODES, HERMITE_WEIGHTS
 NOISE_FLOOR = 1e-30
 
 
-class Gaussian(Channel):
+class Gaussian(NoisyChannel):
     """y = z + noise of variance var; var = 0 is compressed sensing without noise.
 
     Parameters
@@ -35,14 +35,12 @@ class Gaussian(Channel):
 
     name: ClassVar[str | None] = "gaussian"
     names = ("var",)
-    has_noise = True
     shift_invariant = True
     #: Residuals of relative size 1e-14 are still above the rounding of Phi x.
-    _NOISELESS_RESOLUTION = 1e-28
+    noiseless_resolution = 1e-28
 
     def __init__(self, var: Given = 1.0) -> None:
-        self.var = checks.parameter("var", var, least=0.0)
-        self.resolution = self._NOISELESS_RESOLUTION if not self.var.any() else 0.0
+        super().__init__(var)
         self.error_floor = NOISE_FLOOR if not self.var.any() else 0.0
 
     def _total(self, V: ArrayOrFloat) -> Array:
@@ -84,10 +82,6 @@ class Gaussian(Channel):
         # Gauss-Hermite weights contain the density, which the caller multiplies in again.
         density = np.exp(-0.5 * np.square(HERMITE_NODES)) / np.sqrt(2.0 * np.pi)
         return centre + scale * HERMITE_NODES, scale * (HERMITE_WEIGHTS / density)
-
-    def fitted(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Self:
-        growth = noise_growth(self.var, *self.output(y, omega, V))
-        return self.replaced(var=self.var * growth)
 
     def with_noise(self, var: float) -> Self:
         return type(self)(var)

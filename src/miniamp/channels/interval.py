@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.channels.base import Channel, noise_growth
+from miniamp.channels.base import NoisyChannel
 from miniamp.channels.gaussian import NOISE_FLOOR
 from miniamp.numerics.normal import Slice, gaussian_slice
 
 
-class Interval(Channel):
+class Interval(NoisyChannel):
     """y is the number of the bin in which z + noise falls.
 
     K thresholds e_0 < ... < e_(K-1) make K + 1 bins, numbered as by `numpy.digitize`: bin 0 lies
@@ -37,16 +37,14 @@ class Interval(Channel):
     """
 
     names = ("thresholds", "var")
-    has_noise = True
     predicts_probabilities = True
     trailing: ClassVar[dict[str, int]] = {"thresholds": 1}
     #: As for the perceptron: rows that are certain of their bin say nothing more.
-    _NOISELESS_RESOLUTION = 1e-6
+    noiseless_resolution = 1e-6
 
     def __init__(self, thresholds: Given = (0.0,), var: Given = 0.0) -> None:
         self.thresholds = checked_thresholds(thresholds)
-        self.var = checks.parameter("var", var, least=0.0)
-        self.resolution = self._NOISELESS_RESOLUTION if not self.var.any() else 0.0
+        super().__init__(var)
         self.blur = float(np.sqrt(self.var.min()))
 
     def edges(self) -> Array:
@@ -94,13 +92,6 @@ class Interval(Channel):
     def outcomes(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
         shape = (*self._shape_of(omega, V), self.bins)
         return np.broadcast_to(np.arange(float(self.bins)), shape), np.ones(shape)
-
-    def fitted(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Self:
-        growth = noise_growth(self.var, *self.output(y, omega, V))
-        return self.replaced(var=self.var * growth)
-
-    def with_noise(self, var: float) -> Self:
-        return self.replaced(var=var)
 
     def _slice(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Slice, Array]:
         """The bin in standard deviations from omega, integrated; and the standard deviation."""

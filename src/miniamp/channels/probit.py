@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.channels.base import Channel, noise_growth
+from miniamp.channels.base import Channel, NoisyChannel
 from miniamp.channels.gaussian import NOISE_FLOOR
 from miniamp.channels.smooth import Binary
 from miniamp.kernel import Kernel, packed
@@ -19,8 +17,11 @@ _SQRT_2_OVER_PI = np.sqrt(2.0 / np.pi)
 _TRAPEZOID = np.linspace(-13.0, 13.0, 261)
 
 
-class Probit(Binary):
+class Probit(NoisyChannel, Binary):
     """y = sign(z + noise) in {-1, +1}, noise of variance var; var = 0 is the perceptron.
+
+    Labels say nothing of the scale of z, so learning the noise (`fitted`) means something only
+    together with a prior whose variance is fixed.
 
     Parameters
     ----------
@@ -36,14 +37,12 @@ class Probit(Binary):
 
     name = "probit"
     names = ("var",)
-    has_noise = True
     #: A recovered sign pattern puts every row infinitely far from its margin, where g = A = B = 0:
     #: the next iteration would un-learn the batch (errata E1).
-    _NOISELESS_RESOLUTION = 1e-6
+    noiseless_resolution = 1e-6
 
     def __init__(self, var: Given = 0.0) -> None:
-        self.var = checks.parameter("var", var, least=0.0)
-        self.resolution = self._NOISELESS_RESOLUTION if not self.var.any() else 0.0
+        super().__init__(var)
 
     def _margin(self, y: ArrayOrFloat, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
         """Distance of omega from the boundary, on y's side, in standard deviations; and those."""
@@ -82,18 +81,6 @@ class Probit(Binary):
     def sample(self, rng: np.random.Generator, z: ArrayOrFloat) -> Array:
         noisy = z + np.sqrt(self.var) * rng.normal(size=self._shape_of(z))
         return np.where(noisy >= 0.0, 1.0, -1.0)
-
-    def fitted(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Self:
-        """The channel after one EM step for the noise.
-
-        Labels say nothing of the scale of z, so this means something only together with a prior
-        whose variance is fixed.
-        """
-        growth = noise_growth(self.var, *self.output(y, omega, V))
-        return self.replaced(var=self.var * growth)
-
-    def with_noise(self, var: float) -> Self:
-        return self.replaced(var=var)
 
     def weighted(self, weight: Array) -> Channel:
         # Without noise P is 0 or 1, and so is any power of it.

@@ -19,24 +19,12 @@ class MissingDataError(InvalidInputError, FileNotFoundError):
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """Samples with a known class each.
+    """Samples with a known class each."""
 
-    Attributes
-    ----------
-    X : (M, N) array or scipy.sparse matrix
-        One row per sample, one column per feature.
-    y : (M,) array of int
-        The classes, by their index in `names`.
-    names : tuple of str
-        What the classes are called.
-    features : tuple of str
-        What the features are called; empty where they have no names.
-    """
-
-    X: Array
-    y: Array
-    names: tuple[str, ...]
-    features: tuple[str, ...] = ()
+    X: Array  #: (M, N) array or scipy.sparse matrix, one row per sample
+    y: Array  #: (M,) array of int: the classes, by their index in `names`
+    names: tuple[str, ...]  #: of the classes
+    features: tuple[str, ...] = ()  #: names of the features; empty where they have none
 
     def __repr__(self) -> str:
         return f"<{self.X.shape[0]} samples of {self.X.shape[1]} features, classes {self.names}>"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +18,7 @@ from miniamp.datasets import Problem, glm_stream
 from miniamp.designs import Averaged
 from miniamp.errors import MissingExtraError
 from miniamp.evidence import Batch, MeanFieldBatch, adf
+from miniamp.experiments.tables import rows_of, write_table
 from miniamp.posterior import Posterior
 from miniamp.priors import GaussBernoulli
 
@@ -121,12 +121,8 @@ class Demo:
 
 
 def write_csv(run: Demo, path: Path) -> None:
-    """The numbers of the table, one row a batch."""
-    curves = run.curves()
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(curves)
-        writer.writerows(zip(*curves.values(), strict=True))
+    """The numbers of the table, one row per batch."""
+    write_table(path, rows_of(**run.curves()))
 
 
 def require_writable(path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from miniamp import absorb, priors
 from miniamp.theory import lowrank
 from miniamp.theory.lowrank import ConvergedColumns, LabelLaw, Mixture, Pair, mixture_free_energy
-from miniamp.theory.lowrank.columns import CONVERGED
+from miniamp.theory.lowrank.curves import CONVERGED
 
 
 def gradient(phi: object, at: np.ndarray, step: float = 1e-5) -> np.ndarray:

@@ -5,12 +5,25 @@ transitions and verdicts.
 """
 
 from miniamp.theory.curves import Curve
-from miniamp.theory.lowrank.columns import ConvergedColumns, OptimalColumns, TypicalColumns
-from miniamp.theory.lowrank.curves import learning_curve, mmse_curve, offline_curve
-from miniamp.theory.lowrank.labels import LabelLaw, Mixture, Pair, mixture_free_energy
+from miniamp.theory.lowrank.curves import (
+    ConvergedColumns,
+    OptimalColumns,
+    TypicalColumns,
+    learning_curve,
+    mmse_curve,
+    offline_curve,
+)
+from miniamp.theory.lowrank.labels import (
+    LabelLaw,
+    Mixture,
+    Pair,
+    SoftmaxAverages,
+    label_error,
+    mixture_free_energy,
+    softmax_averages,
+)
 from miniamp.theory.lowrank.matrix import MatrixLaw
 from miniamp.theory.lowrank.phases import Energy, free_energy, transitions, verdict
-from miniamp.theory.lowrank.softmax import SoftmaxAverages, label_error, softmax_averages
 from miniamp.theory.phases import Transitions, Verdict
 
 __all__ = [

@@ -94,7 +94,7 @@ class MatrixLaw:
     Examples
     --------
     >>> from miniamp import absorb, priors
-    >>> from miniamp.theory.lowrank.columns import CONVERGED, ConvergedColumns
+    >>> from miniamp.theory.lowrank.curves import CONVERGED, ConvergedColumns
     >>> law = MatrixLaw.replicates(priors.SparseRows(2, rho=0.3), priors.GaussianRows(2), 0.1)[0]
     >>> law, info = absorb(law, ConvergedColumns(1.0), CONVERGED)
     >>> info.converged, round(law.mse, 2)

@@ -11,8 +11,14 @@ from miniamp import checks
 from miniamp.absorb import Stop, absorb
 from miniamp.arrays import Given
 from miniamp.priors import RowPrior
-from miniamp.theory.lowrank.columns import ConvergedColumns, OptimalColumns
-from miniamp.theory.lowrank.curves import as_mixture, learning_curve, maybe_mixture, mmse_curve
+from miniamp.theory.lowrank.curves import (
+    ConvergedColumns,
+    OptimalColumns,
+    as_mixture,
+    learning_curve,
+    maybe_mixture,
+    mmse_curve,
+)
 from miniamp.theory.lowrank.labels import LabelLaw, Mixture
 from miniamp.theory.lowrank.matrix import MatrixLaw, Overlaps
 from miniamp.theory.phases import VISIBLE, Transitions, Verdict, batch_verdicts, blind_verdict
