@@ -57,7 +57,7 @@ FILES = {
     "comma.csv": table("a;y", *(f"{i},5;{i % 7}" for i in range(1, 40))),
     "huge.csv": table("a,b,y", *(f"{i}e307,{i % 7},{i % 5}" for i in range(-9, 10))),
     "alone.npz": _archive(X=np.zeros((3, 2))),
-    "late_class.csv": table("a,b,y", *(f"{i % 5},{i},{'uvw'[(i > 60) + i % 2]}" for i in LATE)),
+    "late_class.csv": table("a,b,y", *(f"{i % 5},{3 * i},{'uvw'[(i > 60) + i % 2]}" for i in LATE)),
     "late_city.csv": table("a,city,y", *(f"{i % 9},{'XY'[i > 60]},{i % 7}.5" for i in LATE)),
     "late_text.csv": table("a,b,y", *(f"{i % 9},{i if i < 70 else 'x'},{i % 7}" for i in LATE)),
     "missing_b.csv": table("a,c,city", "1,2,Rome"),

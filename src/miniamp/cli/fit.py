@@ -75,6 +75,10 @@ def fit(
     decimal: options.Decimal = DecimalSign.point,
     encoding: options.Encoding = None,
     keep: options.Keep = None,
+    hashed: options.Hashed = None,
+    reference: options.Reference = None,
+    shuffle: options.Shuffle = None,
+    seed: options.ShuffleSeed = None,
     database: options.Database = None,
     key: options.Key = None,
     idle_seconds: options.IdleSeconds = None,
@@ -121,9 +125,11 @@ class FitRun(Run["Predictor"]):
             return PIPE_ROWS
         # A look only: what is wrong with the rows is reported when they are read in earnest.
         self.batch_rows = SAMPLE
-        stream = self.stream()
-        first = next(iter(stream))
-        settings = self.new_estimator(first)._settings()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            stream = self.stream()
+            first = next(iter(stream))
+            settings = self.new_estimator(first)._settings()
         affordable = miniamp.estimators.settings.auto_rows(settings, first.X)
         if affordable < first.rows:
             return affordable
@@ -147,6 +153,7 @@ class FitRun(Run["Predictor"]):
         if task == "auto":
             task = "classification" if _has_classes(first.y) else "regression"
             _ask_about_whole_numbers(first.y, task)
+        _warn_of_order(first.y, task)
         cls = miniamp.MiniAMPRegressor if task == "regression" else miniamp.MiniAMPClassifier
         forget = self.options.get("forget", 1.0)
         forget = forget if forget == "auto" else float(forget)
@@ -221,8 +228,8 @@ def _require_classes(y: Labels, known: Labels, position: int) -> None:
             f"the class {str(unknown[0])!r} in the rows before {position}"
             if len(unknown)
             else f"one class, {str(y[0])!r}, in the rows before {position}",
-            ", ".join(str(name) for name in known) if len(unknown) else "at least two classes",
-            "list all with {classes=a,b,c}, or use larger batches",
+            ", ".join(str(name) for name in known[:20]) if len(unknown) else "at least two classes",
+            "list all with {classes=a,b,c}, use larger batches, or {shuffle=10000}",
         )
 
 
@@ -251,6 +258,25 @@ def _ask_about_whole_numbers(y: Labels | None, task: str) -> None:
             MiniampWarning(
                 f"the target has {len(values)} different whole numbers and is taken as a number; "
                 "if these are classes, use {task=classification}, else {task=regression}"
+            ),
+            stacklevel=2,
+        )
+
+
+def _warn_of_order(y: Labels | None, task: str) -> None:
+    """Warn of a first batch that is sorted by the target: later ones will contradict it."""
+    if y is None or len(y) < MANY_FOR_CLASSES * FEW_CLASSES:
+        return
+    values, codes = np.unique(y, return_inverse=True)
+    steps = np.diff(codes)
+    few = 1 < len(values) <= len(y) // MANY_FOR_CLASSES
+    blocks = task == "classification" and few and len(values) == np.count_nonzero(steps) + 1
+    rising = task == "regression" and len(values) > 2 and (np.all(steps >= 0) or np.all(steps <= 0))
+    if blocks or rising:
+        warnings.warn(
+            MiniampWarning(
+                "the first batch is sorted by the target, and a model that sees one part of its "
+                "range at a time learns less; use {shuffle=10000}, or shuffle the file"
             ),
             stacklevel=2,
         )

@@ -249,6 +249,28 @@ Keep = Annotated[
     ),
 ]
 
+Hashed = Annotated[
+    str | None,
+    optional(
+        ROWS,
+        "LIST",
+        "Columns of an open vocabulary with a number of bits, name=8: each word counts in one of "
+        "2^8 features.",
+    ),
+]
+Reference = Annotated[
+    str | None,
+    optional(
+        ROWS,
+        "LIST",
+        "Categories without a feature, with which others are compared: city=Rome, or first.",
+    ),
+]
+Shuffle = Annotated[
+    int | None,
+    optional(ROWS, "ROWS", "Put so many rows at a time in random order: for sorted files.", min=2),
+]
+ShuffleSeed = Annotated[int | None, optional(ROWS, None, "Of the random order.", min=0)]
 Database = Annotated[
     str | None, optional(ROWS, "FILE", "The DuckDB database of sql:; else it reads files by name.")
 ]
@@ -295,6 +317,20 @@ def listed(value: str) -> list[str]:
     ['age', 'city']
     """
     return [name.strip() for name in value.split(",") if name.strip()]
+
+
+def pairs(value: str, name: str) -> dict[str, str]:
+    """`a=x,b=y` as a dict.
+
+    Examples
+    --------
+    >>> pairs("city=Rome, color=red", "--reference")
+    {'city': 'Rome', 'color': 'red'}
+    """
+    found = dict(part.partition("=")[::2] for part in listed(value))
+    if not all(found.values()):
+        raise typer.BadParameter(f"got {value!r}, expected column=value", param_hint=name)
+    return found
 
 
 def column(value: str) -> str | int:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
+import typer
 
 import miniamp
 from miniamp import checks
-from miniamp.cli.options import column, listed
+from miniamp.cli.options import column, listed, pairs
 from miniamp.streams import Schema, Stream, StreamBatch, open_stream
 from miniamp.streams.connections import connections
 from miniamp.streams.formats import formats
@@ -216,6 +217,10 @@ class Run(ABC, Generic[E]):
             missing=options["missing"],
             unknown=options["unknown"],
             keep=options.get("keep", ()),
+            hashed=hashed_of(options.get("hashed", "")),
+            reference=reference_of(options.get("reference")),
+            shuffle=0 if again else options.get("shuffle", 0),
+            seed=options.get("seed", 0),
             resume=reading,
             **reading_options(options),
             **more,
@@ -264,6 +269,19 @@ def reading_options(options: Options) -> Options:
     return given | ({"decimal": ","} if "decimal" in given else {})
 
 
+def hashed_of(given: str) -> dict[str, int]:
+    """`name=8` as bits by column."""
+    found = pairs(given, "--hashed")
+    if not all(bits.isdecimal() for bits in found.values()):
+        raise typer.BadParameter(f"got {given!r}, expected name=8", param_hint="--hashed")
+    return {name: int(bits) for name, bits in found.items()}
+
+
+def reference_of(given: str | None) -> dict[str, str] | str | None:
+    """`city=Rome` as categories by column, or "first"."""
+    return given if given in (None, "first") else pairs(given, "--reference")
+
+
 def opened(path: Path) -> tuple[Estimator, State | None]:
     """The estimator of a file, and what the command line wrote beside it, if it did.
 
@@ -288,7 +306,7 @@ def nameless(estimator: Estimator) -> Estimator:
 
 def from_start(reading: State) -> dict[str, Any]:
     """The state of a stream that is read in the same way, from its first row on."""
-    return {**reading, "position": 0, "mark": None}
+    return {**reading, "position": 0, "mark": None, "shuffle": (0, 0)}
 
 
 def feature_names(reading: State) -> tuple[str, ...]:

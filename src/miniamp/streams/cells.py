@@ -105,7 +105,7 @@ def side_by_side(columns: Sequence[Cells], dtype: np.dtype[np.float64]) -> Array
     except pa.ArrowInvalid:
         return None
     X = np.empty((len(arrays[0]), len(arrays)), dtype=dtype)
-    values = [_values(chunk) for chunk in flat.chunks]  # casting may have joined them
+    values = [arrow_values(chunk) for chunk in flat.chunks]  # casting may have joined them
     ends = values if len(values) == len(arrays) else np.split(np.concatenate(values), len(arrays))
     for j, column in enumerate(ends):
         X[:, j] = column
@@ -192,12 +192,12 @@ def _arrow_numbers(cells: ArrowArray) -> Array:
     if pa.types.is_boolean(cells.type):
         cells = cells.cast(pa.int8())
     try:
-        return _values(cells.cast(pa.float64(), safe=False))
+        return arrow_values(cells.cast(pa.float64(), safe=False))
     except pa.ArrowInvalid:  # a blank around a number, a rare word for missing, or no number at all
         return _parsed(cells.to_pylist())
 
 
-def _values(cells: ArrowArray) -> Array:
+def arrow_values(cells: ArrowArray) -> Array:
     """The float64 of an Arrow array as a view, NaN where null; its own way imports pandas."""
     if cells.null_count:
         cells = cells.fill_null(math.nan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -12,12 +13,24 @@ from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.streams.cells import CellError, ColumnTypeError, as_numbers, as_texts, side_by_side
-from miniamp.streams.pieces import Cells, MatrixPiece, Numbers, Piece, RowLocator, TablePiece
-from miniamp.streams.schema import CATEGORY, NUMBER, Schema
+from miniamp.streams.dates import as_days, expanded
+from miniamp.streams.pieces import (
+    CSR,
+    Cells,
+    MatrixPiece,
+    Numbers,
+    Piece,
+    RowLocator,
+    TablePiece,
+    needed,
+)
+from miniamp.streams.schema import CATEGORY, HASHED, NUMBER, Column, Reference, Schema
 
 #: More different texts than this in one column are rather identifiers or prose than categories, and
 #: each would cost a feature.
 MOST_CATEGORIES = 1000
+#: Features up to which rows with hashed words are dense: 32 MB per 1000 rows.
+DENSE_FEATURES = 4096
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -51,7 +64,7 @@ class Block:
         """How many rows."""
         return len(self.numbers)
 
-    def at(self, where: slice | NDArray[np.bool_]) -> Block:
+    def at(self, where: slice | NDArray[np.generic]) -> Block:
         """Some of the rows."""
         return Block(
             self.numbers[where],
@@ -62,8 +75,10 @@ class Block:
         )
 
 
-def rebatch(blocks: Iterable[Block], k: int) -> Iterator[Block]:
+def rebatch(blocks: Iterable[Block], k: int, first: int | None = None) -> Iterator[Block]:
     """The same rows, k at a time, the last block shorter; holds one batch and one block at most.
+
+    The first block may have another size.
 
     Examples
     --------
@@ -73,13 +88,13 @@ def rebatch(blocks: Iterable[Block], k: int) -> Iterator[Block]:
     [4, 4, 3]
     """
     held: list[Block] = []
-    rows = 0
+    rows, size = 0, first or k
     for block in blocks:
         begin = 0
-        while rows + block.rows - begin >= k:
-            end = begin + k - rows
+        while rows + block.rows - begin >= size:
+            end = begin + size - rows
             yield _joined([*held, block.at(slice(begin, end))])
-            held, rows, begin = [], 0, end
+            held, rows, begin, size = [], 0, end, k
         if begin < block.rows:
             held.append(block.at(slice(begin, None)) if begin else block)
             rows += block.rows - begin
@@ -158,16 +173,19 @@ class Encoder:
                     "the same columns as before",
                     "add it, or leave it out from the start with {columns=[...]|a,b}",
                 )
-        numeric = [c.name for c in self.schema.columns if c.kind == NUMBER]
-        X = side_by_side([table.columns[name] for name in numeric], self.dtype)
+        numeric = [c for c in self.schema.columns if not c.is_text]
+        X = None
+        if all(c.kind == NUMBER for c in numeric):
+            X = side_by_side([table.columns[c.name] for c in numeric], self.dtype)
         if X is None:
             X = np.empty((table.rows, len(numeric)), dtype=self.dtype)
-            for j, name in enumerate(numeric):
-                X[:, j] = self._read(as_numbers, first, table.columns[name], name)
+            for j, c in enumerate(numeric):
+                reader = as_numbers if c.kind == NUMBER else as_days
+                X[:, j] = self._read(reader, first, table.columns[c.name], c.name)
         texts = {
             c.name: self._read(as_texts, first, table.columns[c.name], c.name)
             for c in self.schema.columns
-            if c.kind != NUMBER
+            if c.is_text
         }
         y = table.y if target is None else table.columns[str(target)]
         kept = {name: self._read(as_texts, first, table.columns[name], name) for name in self.keep}
@@ -216,7 +234,7 @@ class Encoder:
             raise checks.refuse(
                 f"{self.locator.of(first + bad.index)}, column {name!r}",
                 f"{bad.value!r:.60}",
-                "a number",
+                "a number" if reader is not as_days else "a date such as 2024-12-31",
                 remedy,
             ) from None
         except ColumnTypeError as bad:
@@ -228,7 +246,7 @@ class Encoder:
             ) from None
 
 
-def with_vocabulary(schema: Schema, first: Block) -> Schema:
+def with_vocabulary(schema: Schema, first: Block, reference: Reference) -> Schema:
     """The schema with its open vocabularies fixed by the first batch, sorted."""
     found: dict[str, list[str]] = {}
     for column in schema.columns:
@@ -239,42 +257,122 @@ def with_vocabulary(schema: Schema, first: Block) -> Schema:
                     f"column {column.name!r}",
                     f"{len(words)} different texts in the first batch",
                     f"at most {MOST_CATEGORIES} categories",
-                    "leave it out with {columns=[...]|a,b}, or give its categories by schema",
+                    "leave it out with {keep=[...]|a}, or hash its words with {hashed=...|a=8}",
                 )
             found[column.name] = words
-    return schema.with_categories(found)
+    return schema.with_categories(found, reference)
 
 
 def features(block: Block, schema: Schema, unknown: str, locator: RowLocator) -> Numbers:
-    """The numbers and the indicators of every category side by side, in the schema's order.
+    """Numbers, indicators and parts of dates side by side, in the schema's order; none hashed.
 
     A missing category is NaN in all its indicators, so that filling by the mean puts the
     frequencies seen so far there.
     """
-    if not block.texts:
+    if all(column.kind == NUMBER for column in schema.columns):
         return block.X
-    X = np.zeros((block.rows, len(schema.feature_names)), dtype=block.X.dtype)
+    numbers = np.asarray(block.X)
+    shown = [column for column in schema.columns if column.kind != HASHED]
+    X = np.zeros((block.rows, sum(len(c.parts) for c in shown)), dtype=numbers.dtype)
     at = number = 0
-    for column in schema.columns:
-        if column.kind != CATEGORY:
-            X[:, at] = block.X[:, number]
-            at, number = at + 1, number + 1
-            continue
-        words = column.categories or ()
-        index = {word: j for j, word in enumerate(words)}
-        for i, cell in enumerate(block.texts[column.name].tolist()):
-            j = index.get(cell)
-            if j is not None:
-                X[i, at + j] = 1.0
-            elif cell is None:
-                X[i, at : at + len(index)] = np.nan
-            elif unknown == "error":
-                more = f" and {len(words) - 5} more" if len(words) > 5 else ""
-                raise checks.refuse(
-                    f"{locator.of(int(block.numbers[i]))}, column {column.name!r}",
-                    f"the category {cell!r}",
-                    f"one of {', '.join(map(repr, words[:5]))}{more}",
-                    "give all categories by schema, or read unknown ones as none: {unknown=ignore}",
-                )
-        at += len(index)
+    for column in shown:
+        end = at + len(column.parts)
+        if not column.is_text:
+            own = numbers[:, number]
+            X[:, at:end] = own[:, None] if column.kind == NUMBER else expanded(own, column.parts)
+            number += 1
+        else:
+            _set_indicators(X[:, at:end], column, block, unknown, locator)
+        at = end
     return X
+
+
+def _set_indicators(
+    X: NDArray[np.float64], column: Column, block: Block, unknown: str, locator: RowLocator
+) -> None:
+    words = column.categories or ()
+    index = {part[1:]: j for j, part in enumerate(column.parts)}
+    for i, cell in enumerate(block.texts[column.name].tolist()):
+        j = index.get(cell)
+        if j is not None:
+            X[i, j] = 1.0
+        elif cell is None:
+            X[i] = np.nan
+        elif unknown == "error" and cell != column.reference:
+            more = f" and {len(words) - 5} more" if len(words) > 5 else ""
+            raise checks.refuse(
+                f"{locator.of(int(block.numbers[i]))}, column {column.name!r}",
+                f"the category {cell!r}",
+                f"one of {', '.join(map(repr, words[:5]))}{more}",
+                "give all categories by schema, or read unknown ones as none: {unknown=ignore}",
+            )
+
+
+def with_hashed(X: Numbers, block: Block, schema: Schema) -> Numbers:
+    """The features with those of hashed columns after them; sparse where these are many.
+
+    A missing text has no word, and adds nothing.
+    """
+    columns = [column for column in schema.columns if column.kind == HASHED]
+    if not columns:
+        return X
+    extraction = needed("sklearn.feature_extraction", "hashing words")
+    parts = [X]
+    for column in columns:
+        hasher = extraction.FeatureHasher(1 << column.bits, input_type="string", dtype=X.dtype)
+        parts.append(hasher.transform([(c or "").split() for c in block.texts[column.name]]))
+    joined: CSR = sp.csr_array(sp.hstack(parts, format="csr"))
+    return joined if joined.shape[1] > DENSE_FEATURES else joined.toarray()
+
+
+class Shuffle:
+    """Rows in a random order within windows of some rows, one window after the other.
+
+    The order follows from the seed and the place of the window, so that a window which is read
+    again has the same order: a state needs no rows, only where the window begins.
+
+    Parameters
+    ----------
+    size : int
+        Rows per window.
+    seed : int
+        Of the order.
+    start : int
+        Number of the first row.
+    begun : pair of int
+        Rows of the first window that were given out before, and how many it had then; 0 if new.
+
+    Examples
+    --------
+    >>> block = Block(np.arange(6), np.zeros((6, 1)), {}, None)
+    >>> shuffle = Shuffle(4, seed=0, start=0)
+    >>> [sorted(b.numbers.tolist()) for b in shuffle.blocks([block])], shuffle.place(5)
+    ([[0, 1, 2, 3], [4, 5]], (4, (1, 2)))
+    """
+
+    def __init__(self, size: int, seed: int, start: int, begun: tuple[int, int] = (0, 0)) -> None:
+        self._size, self._seed, self._start, self._begun = size, seed, start, begun
+        self._windows: deque[tuple[int, int, int, int]] = deque()
+        self._given = 0
+
+    def blocks(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """The rows of the blocks, a window at a time."""
+        skip, first = self._begun
+        for window in rebatch(blocks, self._size, first or self._size):
+            begin, end = self._start, int(window.numbers[-1]) + 1
+            order = np.random.default_rng([self._seed, begin]).permutation(window.rows)
+            self._windows.append((begin, end, window.rows, skip))
+            yield window.at(order[skip:])
+            self._start, skip = end, 0
+
+    def place(self, rows: int) -> tuple[int, tuple[int, int]]:
+        """Where to start, and with which `begun`, after so many more rows were given out."""
+        begin, end, size, skip = self._windows[0]
+        self._given += rows
+        while self._given > size - skip:
+            self._given -= size - skip
+            self._windows.popleft()
+            begin, end, size, skip = self._windows[0]
+        if self._given == size - skip:
+            return end, (0, 0)
+        return begin, (skip + self._given, size)

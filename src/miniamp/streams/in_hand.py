@@ -191,8 +191,10 @@ def _series_cells(series: nw.Series[IntoSeries]) -> Cells:
         cells = np.empty(len(series), dtype=object)
         cells[:] = series.to_list()
         return cells
-    if kind.is_temporal():
-        return np.empty(len(series), dtype="datetime64[ns]")
+    if kind == narwhals.Date or kind == narwhals.Datetime:
+        if getattr(kind, "time_zone", None) is not None:
+            series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        return series.to_numpy().astype("datetime64[us]")
     return np.empty(len(series), dtype=np.dtype([(str(kind), "V1")]))
 
 

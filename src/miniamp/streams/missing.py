@@ -13,7 +13,7 @@ from miniamp.arrays import Array
 from miniamp.errors import InvalidInputError
 from miniamp.streams.encode import Block
 from miniamp.streams.pieces import RowLocator
-from miniamp.streams.schema import NUMBER, Schema
+from miniamp.streams.schema import Schema
 
 RULES = ("error", "mean", "drop")
 
@@ -58,14 +58,15 @@ class RunningMean:
     """
 
     def __init__(self, state: Mapping[str, Array] | None = None) -> None:
-        self.count: Array = np.zeros(()) if state is None else np.asarray(state["count"])
-        self.total: Array = np.zeros(()) if state is None else np.asarray(state["total"])
+        self.count: Array = np.zeros(1) if state is None else np.asarray(state["count"])
+        self.total: Array = np.zeros(1) if state is None else np.asarray(state["total"])
 
     def filled(self, X: Array, names: Sequence[str]) -> Array:
         """A copy of X without NaN."""
         gaps = np.isnan(X)
-        self.count = self.count + np.sum(~gaps, axis=0, dtype=np.float64)
-        self.total = self.total + np.sum(np.where(gaps, 0.0, X), axis=0, dtype=np.float64)
+        N = X.shape[1]  # without features of hashed columns, for which a model may have means
+        self.count = self.count[:N] + np.sum(~gaps, axis=0, dtype=np.float64)
+        self.total = self.total[:N] + np.sum(np.where(gaps, 0.0, X), axis=0, dtype=np.float64)
         if not gaps.any():
             return X
         empty = gaps.any(axis=0) & (self.count == 0)
@@ -159,4 +160,4 @@ def _refused(
 def _numeric_names(schema: Schema) -> Sequence[str]:
     if not schema.columns:
         return schema.feature_names
-    return tuple(column.name for column in schema.columns if column.kind == NUMBER)
+    return tuple(column.name for column in schema.columns if not column.is_text)

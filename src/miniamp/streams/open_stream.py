@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from numbers import Integral
 from typing import cast
 
@@ -14,11 +15,21 @@ from numpy.typing import DTypeLike, NDArray
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.errors import InvalidInputError, InvalidTypeError
-from miniamp.streams.encode import Encoder, features, rebatch, with_vocabulary
+from miniamp.streams.advice import advise
+from miniamp.streams.encode import (
+    Encoder,
+    Shuffle,
+    features,
+    rebatch,
+    with_hashed,
+    with_vocabulary,
+)
 from miniamp.streams.missing import RULES, RunningMean, handle_missing
 from miniamp.streams.pieces import Mark, Numbers, Piece, RowLocator, Source
 from miniamp.streams.schema import (
+    MOST_BITS,
     ReadOptions,
+    Reference,
     Schema,
     checked_schema,
     first_rows,
@@ -42,6 +53,10 @@ def open_stream(
     start: int = 0,
     resume: Mapping[str, object] | None = None,
     keep: Collection[str] = (),
+    hashed: Mapping[str, int] | None = None,
+    reference: Reference = None,
+    shuffle: int = 0,
+    seed: int = 0,
     dtype: DTypeLike = np.float64,
     **options: Given,
 ) -> Stream:
@@ -66,7 +81,8 @@ def open_stream(
         in every file, whatever their order there, and further ones are ignored.
     categorical : "auto" or list of str
         Columns to turn into one indicator feature per category. "auto" takes those where the first
-        batch holds text and no number.
+        batch has text and no number. Dates, by type or as ISO text, become days since 2000, season,
+        weekday and time of day unless they are listed here.
     missing : "error", "mean" or "drop"
         What to do where a value is missing: stop, naming row and column; fill in the running mean
         of the column; or leave the row out. Masked values of a masked array are missing.
@@ -82,6 +98,17 @@ def open_stream(
         Rows to skip at the beginning.
     resume : dict, optional
         What `batch.state()` gave: continue after that batch, bit for bit as if never stopped.
+    keep : list of str
+        Columns that are no features, and are given as text in `batch.kept`.
+    hashed : dict of str to int, optional
+        For columns of an open vocabulary, the number of bits: each of their words is a signed count
+        in one of 2^bits features (scikit-learn's FeatureHasher). Beyond 4096 features X is sparse.
+    reference : dict of str to str, or "first", optional
+        For columns of categories, the one without an indicator, with which the others are compared.
+    shuffle : int
+        Rows that are put in random order together, window after window; 0 keeps the order.
+    seed : int
+        Of that order.
     dtype : float64 or float32
         Type of X.
     **options
@@ -109,9 +136,9 @@ def open_stream(
     size = checks.count("batch_size", batch_size)
     known = checked_schema(schema)
     begin = checks.count("start", start, least=0)
-    means = mark = None
+    means, mark, begun = None, None, (0, 0)
     if resume is not None:
-        begin, known, means, mark = _resumed(resume)
+        begin, known, means, mark, begun = _resumed(resume)
     named = _column_name(target)
     found = source_of(source, named, None if named is not None else target, size, options)
     found.resume(begin, mark)
@@ -126,9 +153,16 @@ def open_stream(
         vocabularies=known if isinstance(known, dict) else {},
         keep=kept,
         left_out=kept if found.key is None else (*kept, found.key),
+        hashed={name: _bits(name, bits) for name, bits in (hashed or {}).items()},
+        reference=reference,
     )
+    order = None
+    if checks.count("shuffle", shuffle, least=0):
+        order = partial(Shuffle, shuffle, checks.count("seed", seed, least=0), begin, begun)
     full = known if isinstance(known, Schema) else None
-    return Stream(found, read, size, missing, unknown, full, begin, means, _checked_dtype(dtype))
+    return Stream(
+        found, read, size, missing, unknown, full, begin, means, _checked_dtype(dtype), order
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,6 +187,9 @@ class StreamBatch:
         Columns that are carried along as text, (k,) objects each.
     mark : dict, optional
         What a source with an address resumes from: the last key, or the offsets.
+    begun : pair of int
+        Of rows in random order, those of the last window that were given out, and its rows; 0 if it
+        is at its end. The position is then the beginning of that window.
     """
 
     X: Numbers
@@ -163,6 +200,7 @@ class StreamBatch:
     numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     kept: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
     mark: Mark | None = None
+    begun: tuple[int, int] = (0, 0)
 
     @property
     def rows(self) -> int:
@@ -177,8 +215,9 @@ class StreamBatch:
     def state(self) -> dict[str, object]:
         """All that `open_stream(..., resume=state)` needs to continue after this batch, exactly."""
         means = None if self.means is None else {"count": self.means[0], "total": self.means[1]}
-        mark = {} if self.mark is None else {"mark": self.mark}
-        return {"position": self.position, "schema": self.schema.to_dict(), "means": means, **mark}
+        more: dict[str, object] = {} if self.mark is None else {"mark": self.mark}
+        more |= {"shuffle": list(self.begun)} if any(self.begun) else {}
+        return {"position": self.position, "schema": self.schema.to_dict(), "means": means, **more}
 
     def __repr__(self) -> str:
         return (
@@ -203,7 +242,9 @@ class Stream:
         start: int,
         means: Mapping[str, Array] | None,
         dtype: np.dtype[np.float64],
+        order: Callable[[], Shuffle] | None = None,
     ) -> None:
+        self._order = order
         self.source = source
         self.batch_size = batch_size
         self.start = start
@@ -287,18 +328,26 @@ class Stream:
             for first, piece in locator.numbered(itertools.chain(head, pieces), self.start)
         )
         mean = RunningMean(self._means) if self._missing == "mean" else None
-        for block in rebatch(blocks, self.batch_size):
+        order = None if self._order is None else self._order()
+        unread = self._schema is None
+        for block in rebatch(blocks if order is None else order.blocks(blocks), self.batch_size):
             if not schema.complete:
-                schema = with_vocabulary(schema, block)
+                schema = with_vocabulary(schema, block, self._options.reference)
+            if unread:
+                advise(block, schema)
+                unread = False
             self._schema = schema
             X = features(block, schema, self._unknown, locator)
             if mean is not None and isinstance(X, np.ndarray):
                 X = mean.filled(X, schema.feature_names)
+            X = with_hashed(X, block, schema)
             y = block.y.astype(str) if block.y is not None and schema.labels else block.y
             means = None if mean is None else (mean.count, mean.total)
-            position = int(block.numbers[-1]) + 1
+            position, begun = int(block.numbers[-1]) + 1, (0, 0)
+            if order is not None:
+                position, begun = order.place(block.rows)
             mark = self.source.mark(position)
-            yield StreamBatch(X, y, position, schema, means, block.numbers, block.kept, mark)
+            yield StreamBatch(X, y, position, schema, means, block.numbers, block.kept, mark, begun)
 
     def _needed(self) -> Collection[str] | None:
         """The columns to read, where that is known before the source is opened."""
@@ -334,14 +383,16 @@ class Stream:
 
 def _resumed(
     state: Mapping[str, Given],
-) -> tuple[int, Schema, Mapping[str, Array] | None, Mark | None]:
+) -> tuple[int, Schema, Mapping[str, Array] | None, Mark | None, tuple[int, int]]:
     schema = state.get("schema") if hasattr(state, "keys") else None
     if not isinstance(schema, (Schema, Mapping)) or not {"position", "means"} <= state.keys():
         raise checks.refuse("resume", f"{state!r:.60}", "what batch.state() gives", "pass that")
     known = schema if isinstance(schema, Schema) else Schema.from_dict(schema)
     means = cast("Mapping[str, Array] | None", state["means"])
     mark = cast("Mark | None", state.get("mark"))
-    return checks.count("resume: position", state["position"], least=0), known, means, mark
+    skip, rows = cast("tuple[int, int]", state.get("shuffle", (0, 0)))
+    begin = checks.count("resume: position", state["position"], least=0)
+    return begin, known, means, mark, (skip, rows)
 
 
 def _column_name(target: Given) -> str | int | None:
@@ -359,6 +410,12 @@ def _listed(name: str, given: Given) -> tuple[str | int, ...] | None:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise InvalidTypeError(name, repr(given), "a list of columns", f"write [{given!r}]")
     return tuple(int(c) if isinstance(c, Integral) else str(c) for c in given)
+
+
+def _bits(name: str, bits: Given) -> int:
+    if checks.count(f"hashed, column {name!r}", bits) > MOST_BITS:
+        raise checks.refuse("hashed", f"{bits} bits", f"at most {MOST_BITS}", "choose fewer")
+    return checks.count("hashed", bits)
 
 
 def _checked_dtype(dtype: DTypeLike) -> np.dtype[np.float64]:

@@ -6,17 +6,23 @@ import difflib
 import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
+from typing import Self, TypeAlias
 
 from miniamp import checks
 from miniamp.errors import InvalidInputError, InvalidTypeError, printable
 from miniamp.streams.cells import first_texts, is_text
+from miniamp.streams.dates import DATE_PARTS, TIME_PARTS, are_dates, have_clock
 from miniamp.streams.pieces import Cells, MatrixPiece, NumberedNames, Piece, TablePiece
 
-NUMBER = "number"
-CATEGORY = "category"
+NUMBER, CATEGORY, DATE, DATETIME, HASHED = KINDS = (
+    "number", "category", "date", "datetime", "hashed"
+)  # fmt: skip
+#: Bits of a hash at most: 2^20 features.
+MOST_BITS = 20
+#: Categories without an indicator, by column; or "first": the first in order, of each column.
+Reference: TypeAlias = Mapping[str, str] | str | None
 #: Names among which a misspelled one is searched: comparing is slow.
 SEARCHED_NAMES = 10_000
 #: A number as it is written in half of the world.
@@ -25,28 +31,60 @@ _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the source: a number, or a category out of a fixed vocabulary.
+    """One column of the source, and how it becomes features.
 
     Parameters
     ----------
     name : str
         Its name in the source.
-    kind : "number" or "category"
-        How it is read.
+    kind : "number", "category", "date", "datetime" or "hashed"
+        How it is read: as it is; as one indicator per category; as the trend, season and weekday of
+        a date, and the time of day; or as signed counts of its words in 2^bits places.
     categories : tuple of str, optional
         The vocabulary, one indicator feature each; None until the first batch has fixed it.
+    reference : str, optional
+        The category that has no indicator, with which the others are compared.
+    bits : int
+        Of a hashed column.
+
+    Examples
+    --------
+    >>> Column("city", "category", ("Oslo", "Rome"), reference="Oslo").features
+    ('city=Rome',)
     """
 
     name: str
     kind: str = NUMBER
     categories: tuple[str, ...] | None = None
+    reference: str | None = None
+    bits: int = 0
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its cells stay text until there is a batch."""
+        return self.kind in (CATEGORY, HASHED)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What its features are called behind its name; "" is the name alone."""
+        if self.kind == CATEGORY:
+            return tuple(f"={c}" for c in self.categories or () if c != self.reference)
+        if self.kind == HASHED:
+            return tuple(f"#{j}" for j in range(1 << self.bits))
+        dates = {DATE: DATE_PARTS, DATETIME: TIME_PARTS}.get(self.kind)
+        return ("",) if dates is None else tuple(f":{part}" for part in dates)
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the features it becomes: itself, or one for each category."""
-        if self.kind == NUMBER:
-            return (self.name,)
-        return tuple(f"{self.name}={category}" for category in self.categories or ())
+        """Names of the features that it becomes."""
+        return tuple(self.name + part for part in self.parts)
+
+    def to_dict(self) -> dict[str, object]:
+        """The column as plain values; what only some kinds have is left out by the others."""
+        chosen = {"reference": self.reference} if self.reference is not None else {}
+        bits = {"bits": self.bits} if self.bits else {}
+        categories = self.categories and list(self.categories)
+        return {"name": self.name, "kind": self.kind, "categories": categories, **chosen, **bits}
 
 
 @dataclass(frozen=True)
@@ -83,33 +121,29 @@ class Schema:
         """The names of the columns of X; those of a plain array are made when asked for."""
         if not self.columns:
             return NumberedNames(self.width)
-        return tuple(name for column in self.columns for name in column.features)
+        # Hashed ones last, as they may be sparse.
+        ordered = sorted(self.columns, key=lambda column: column.kind == HASHED)
+        return tuple(name for column in ordered for name in column.features)
 
     @property
     def complete(self) -> bool:
         """Whether every vocabulary is fixed."""
-        return all(c.kind == NUMBER or c.categories is not None for c in self.columns)
+        return all(c.kind != CATEGORY or c.categories is not None for c in self.columns)
 
-    def with_categories(self, found: Mapping[str, Iterable[str]]) -> Self:
-        """The schema with vocabularies for the columns that had none yet."""
-        return replace(
-            self,
-            columns=tuple(
-                replace(c, categories=tuple(found[c.name]))
-                if c.kind == CATEGORY and c.categories is None
-                else c
-                for c in self.columns
-            ),
+    def with_categories(self, found: Mapping[str, Iterable[str]], reference: Reference) -> Self:
+        """The schema with vocabularies, and references, for the columns that had none yet."""
+        fixed = (
+            _with_reference(replace(c, categories=tuple(found[c.name])), reference)
+            if c.kind == CATEGORY and c.categories is None
+            else c
+            for c in self.columns
         )
+        return replace(self, columns=tuple(fixed))
 
     def to_dict(self) -> dict[str, object]:
         """The schema as plain dicts and lists, fit for JSON."""
-        columns = [
-            {"name": c.name, "kind": c.kind, "categories": c.categories and list(c.categories)}
-            for c in self.columns
-        ]
         return {
-            "columns": columns,
+            "columns": [column.to_dict() for column in self.columns],
             "width": self.width,
             "target": self.target,
             "labels": self.labels,
@@ -134,13 +168,19 @@ class Schema:
 def _column_of(given: object) -> Column:
     if not isinstance(given, Mapping):
         raise _no_schema(given)
-    name, kind, categories = (given.get(part) for part in ("name", "kind", "categories"))
+    parts = ("name", "kind", "categories", "reference")
+    name, kind, categories, reference = (given.get(part) for part in parts)
+    bits = given.get("bits", 0)
     texts = categories is None or (
         isinstance(categories, (list, tuple)) and all(isinstance(c, str) for c in categories)
     )
-    if not isinstance(name, str) or kind not in (NUMBER, CATEGORY) or not texts:
+    known = texts and isinstance(bits, int) and 0 <= bits <= MOST_BITS
+    if not (
+        isinstance(name, str) and isinstance(kind, str) and kind in KINDS and known
+    ) or not isinstance(reference, (str, type(None))):
         raise _no_schema(given)
-    return Column(name, kind, None if categories is None else tuple(categories))
+    words = None if categories is None else tuple(categories)
+    return Column(name, kind, words, reference, bits)
 
 
 def _no_schema(given: object) -> InvalidInputError:
@@ -196,6 +236,10 @@ class ReadOptions:
         Whether the target is text.
     vocabularies : dict
         Categories that are known already, by column.
+    hashed : dict
+        Bits of the columns that are hashed.
+    reference : dict or "first", optional
+        The categories that have no indicator, by column.
     keep : tuple of str
         Columns that are carried along as text.
     left_out : tuple of str
@@ -209,6 +253,8 @@ class ReadOptions:
     vocabularies: dict[str, tuple[str, ...]]
     keep: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    hashed: Mapping[str, int] = field(default_factory=dict)
+    reference: Reference = None
 
 
 def infer_schema(head: Sequence[Piece], options: ReadOptions, source: str) -> Schema:
@@ -224,6 +270,8 @@ def infer_schema(head: Sequence[Piece], options: ReadOptions, source: str) -> Sc
         chosen = _chosen(options.columns, first.names if options.columns else names, target, source)
         _refuse_unknown("categorical", options.categorical, chosen, source)
         _refuse_unknown("schema", options.vocabularies, chosen, source)
+        _refuse_unknown("hashed", options.hashed, chosen, source)
+        _refuse_unknown("reference", options.reference or (), chosen, source)
         tables = [piece for piece in head if isinstance(piece, TablePiece)]
         columns = tuple(_column(column, tables, options) for column in chosen)
         width = 0
@@ -328,11 +376,33 @@ def _refuse_unknown(
 
 
 def _column(name: str, tables: Sequence[TablePiece], options: ReadOptions) -> Column:
+    cells = [t.columns[name] for t in tables]
+    if name in options.hashed:
+        return Column(name, HASHED, bits=options.hashed[name])
     if name in options.vocabularies:
-        return Column(name, CATEGORY, options.vocabularies[name])
-    if options.categorical != "auto":
-        return Column(name, CATEGORY if name in options.categorical else NUMBER)
-    return Column(name, CATEGORY if _all_text([t.columns[name] for t in tables]) else NUMBER)
+        column = Column(name, CATEGORY, options.vocabularies[name])
+        return _with_reference(column, options.reference)
+    if options.categorical != "auto" and name in options.categorical:
+        return Column(name, CATEGORY)
+    if are_dates(cells):
+        return Column(name, DATETIME if have_clock(cells) else DATE)
+    return Column(name, CATEGORY if options.categorical == "auto" and _all_text(cells) else NUMBER)
+
+
+def _with_reference(column: Column, reference: Reference) -> Column:
+    """The column without an indicator for its reference, where one is wanted."""
+    words = column.categories or ()
+    if reference == "first":
+        return replace(column, reference=words[0] if words else None)
+    chosen = (reference or {}).get(column.name) if not isinstance(reference, str) else None
+    if chosen is not None and chosen not in words:
+        raise checks.refuse(
+            "reference",
+            f"{chosen!r} for column {column.name!r}",
+            f"one of {', '.join(map(repr, words[:8]))}",
+            "choose one that is in the first batch",
+        )
+    return replace(column, reference=chosen)
 
 
 def _all_text(columns: Sequence[Cells]) -> bool:

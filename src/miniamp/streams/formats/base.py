@@ -130,6 +130,10 @@ class StandardInput:
                     self.name, "no rows", "CSV or JSON lines", "pipe them into the program"
                 )
             self.head += fresh
+            if self.head.startswith(_GZIP):
+                packed = _Rejoined(self.head, self._file)
+                self.head = b""
+                self._file = cast("IO[bytes]", gzip.GzipFile(fileobj=packed))
         return self.head
 
     def close(self) -> None:
@@ -150,6 +154,8 @@ class _Rejoined(io.BytesIO):
 
     def read1(self, size: int | None = -1, /) -> bytes:
         return super().read1(size) or read_some(self._rest, size or -1)
+
+    read = read1
 
 
 def read_some(file: IO[bytes], size: int) -> bytes:
