@@ -32,6 +32,7 @@ from miniamp.estimators.rows import (
     first_rows,
     is_dask,
     numbers,
+    ready,
     require_measurable,
 )
 from miniamp.estimators.saving import SaveMixin, State, labels_of, labels_state
@@ -53,9 +54,10 @@ class MiniAMPClusterer(
     The samples are columns of a low-rank matrix with one-hot labels (`eq:lowrank`); every batch is
     absorbed by low-rank message passing, and only a tilt of the centres is kept, O(R N) numbers.
     Differs from the paper's recipe (appendix D) in three documented ways: the samples of the first
-    `n_init_batches` are kept for as long, and clustered again, together, with each of them; the
-    best of several starts is chosen by its Bethe free energy, starts with a tiny cluster last; and
-    early batches fade.
+    `n_init_batches` are kept for as long, and clustered again, together, whenever their number has
+    doubled and at the end; the best of several starts is chosen by its Bethe free energy, starts
+    with a tiny cluster last (after a few iterations on a sample, where rows are many); and early
+    batches fade.
 
     Parameters
     ----------
@@ -132,7 +134,7 @@ class MiniAMPClusterer(
         fading: float = 1.0,
         batch_size: int = 1024,
         max_iter: int = 50,
-        tol: float = 1e-7,
+        tol: float = 1e-2,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -183,8 +185,10 @@ class MiniAMPClusterer(
         with all_or_nothing(self):
             settings = self._settings()
             first = not hasattr(self, "_state")
-            rows: Matrix = validate_data(self, numbers("X", X), reset=first, **ACCEPTED)
-            require_measurable("X", rows)
+            rows = cast(Matrix, X)
+            if first or hasattr(self, "feature_names_in_") or not ready(X, self.n_features_in_):
+                rows = validate_data(self, numbers("X", X), reset=first, **ACCEPTED)
+                require_measurable("X", rows)
             old = self._fresh(settings, rows.shape[1]) if first else self._state.under(settings)
             state = old.absorbed(rows)
             assert state.last_labels is not None

@@ -44,8 +44,11 @@ MANY_FEATURES = 64
 #: A start whose smallest cluster has less than this share of an even one is used only if all have:
 #: handfuls of near-duplicates (reposted documents) otherwise win by their tightness.
 BALANCE = 0.25
-#: The first so many batches all start over.
-EVERY_BATCH = 5
+#: Of more entries than this, starts are compared after so few iterations on a sample of so many
+#: rows (or rows per cluster, where that is more), and the best one goes on with all rows. On MNIST,
+#: ten clusters in 40 batches of 392, mutual information is .49 as with all starts brought to their
+#: end, in a thirtieth of the time; on the 1797 digits of scikit-learn it would fall by .01.
+SMALL, SCREENING, SCREENED, SCREENED_EACH = 200_000, 4, 400, 20
 #: Rows that are labelled at once.
 CHUNK = 8192
 
@@ -95,11 +98,11 @@ class Clusters:
     def _restarts(self) -> bool:
         """Whether to start over with the next of the first batches.
 
-        With each of the first few, then whenever the samples have doubled, and with the last: all
-        restarts together cost about as much as the last two.
+        Whenever the samples have doubled, and with the last: all restarts together cost about as
+        much as the last two.
         """
         k = self.batches + 1
-        return k <= EVERY_BATCH or k & (k - 1) == 0 or k == self.settings.n_init_batches
+        return k & (k - 1) == 0 or k == self.settings.n_init_batches
 
     def _started(self, X: Matrix, raw: Matrix) -> Clusters:
         if raw.shape[0] < self.settings.n_clusters:
@@ -110,37 +113,44 @@ class Clusters:
                 "give more samples at once, or choose fewer clusters",
             )
         unit = self._feature_scale(raw)
-        Y = scaled(raw, unit).T
-        square = mean_square(Y)
-        starts = list(self._starts(raw, Y))
-        level = self._first_level(Y, starts, square)
+        rng = np.random.default_rng([self.seed, self.batches])
+        rows, stop = raw.shape[0], self.settings.stop
+        most = max(SCREENED, SCREENED_EACH * self.settings.n_clusters)
+        large = rows * self.features > SMALL
+        some = raw[rng.choice(rows, most, replace=False)] if large and rows > most else raw
+        Y, part = scaled(raw, unit).T, scaled(some, unit).T
+        square = mean_square(Y.T)
+        starts = list(self._starts(some, part, rng))
+        level = self._first_level(part, starts, square)
         belief = Posterior(self.settings.prior_of_centres(square), self.features)
-        found = self._tried(belief, Y, level, starts)
-        after, info = max(found, key=lambda pair: _rank(pair[0]))
+        if large:
+            few = replace(stop, max_iter=min(SCREENING, stop.max_iter))
+            best, _ = self._tried(belief, part, level, starts, few)
+            starts = [_labels(Y, best.mean, level)]
+        after, info = self._tried(belief, Y, level, starts, stop)
         after = self._with_old_labels(after, unit)
-        return self._after(X, Y, after, info, square, restart=True, unit=unit)
+        return self._after(X, after, info, square, restart=True, unit=unit)
 
     def _tried(
-        self, belief: Posterior, Y: Matrix, level: float, starts: Sequence[Array]
-    ) -> list[tuple[Factors, Info]]:
-        """The result of each start; one that ends in a conflict is dropped unless all do."""
+        self, belief: Posterior, Y: Matrix, level: float, starts: Sequence[Array], stop: Stop
+    ) -> tuple[Factors, Info]:
+        """The best result of the starts; one in conflict is dropped unless all are."""
         found, failure = [], None
         with warnings.catch_warnings():
             # A start is a trial: one that needed a second attempt is no reason for a warning.
             warnings.simplefilter("ignore", ConflictWarning)
             for start in starts:
                 try:
-                    found.append(self._absorb(belief, Y, level, start))
+                    found.append(self._absorb(belief, Y, level, start, stop))
                 except ConflictError as error:
                     failure = error
         if not found and failure is not None:
             raise failure
-        return found
+        return max(found, key=lambda pair: _rank(pair[0]))
 
-    def _starts(self, raw: Matrix, Y: Matrix) -> Iterator[Array]:
+    def _starts(self, raw: Matrix, Y: Matrix, rng: np.random.Generator) -> Iterator[Array]:
         """First guesses of the labels: the current ones, then k-means++ and small noise in turn."""
         columns = priors.OneHot(self.settings.n_clusters)
-        rng = np.random.default_rng([self.seed, self.batches])
         scores = FactorScores(Y, channels.Gaussian(var=1.0), 1.0)
         if self.belief is not None:
             yield np.eye(self.settings.n_clusters)[self.labels(raw)]
@@ -161,7 +171,7 @@ class Clusters:
     def _continued(self, X: Matrix) -> Clusters:
         assert self.belief is not None
         Y = scaled(X, self.unit).T
-        faded = self.belief.scaled(self._fade())
+        square, faded = mean_square(Y.T), self.belief.scaled(self._fade())
         try:
             after, info = self._absorb(faded, Y, self.level, "belief")
         except ConflictError:
@@ -170,11 +180,12 @@ class Clusters:
             # The noise was learned on other samples: learn it on these, as far as they are from
             # the centres, and look again.
             labels = np.eye(self.settings.n_clusters)[self.labels(X)]
-            after, info = self._absorb(faded, Y, residual(Y, self.belief.mean, labels), "belief")
-        return self._after(X, Y, after, info, mean_square(Y))
+            level = residual(Y, self.belief.mean, labels, square)
+            after, info = self._absorb(faded, Y, level, "belief")
+        return self._after(X, after, info, square)
 
     def _absorb(
-        self, belief: Posterior, Y: Matrix, level: float, start: Given
+        self, belief: Posterior, Y: Matrix, level: float, start: Given, stop: Stop | None = None
     ) -> tuple[Factors, Info]:
         evidence = FactorBatch(
             Y,
@@ -184,7 +195,7 @@ class Clusters:
             start=start,
             mean_field=self.features < MANY_FEATURES,
         )
-        after, info = absorb(belief, evidence, self.settings.stop)
+        after, info = absorb(belief, evidence, stop or self.settings.stop)
         assert isinstance(after, Factors)
         return after, info
 
@@ -196,7 +207,6 @@ class Clusters:
     def _after(
         self,
         X: Matrix,
-        Y: Matrix,
         belief: Factors,
         info: Info,
         square: float,
@@ -207,8 +217,7 @@ class Clusters:
         assert columns is not None
         old = np.zeros_like(columns[0]) if restart else self._fade() * self.counts
         likeliest = np.bincount(columns.argmax(axis=1), minlength=len(old)).astype(np.float64)
-        off = residual(Y, belief.mean, columns)
-        level = self._learned_level(off, float(old.sum()), len(columns), square)
+        level = self._learned_level(belief.residual, float(old.sum()), len(columns), square)
         report: ClusterEntry = {
             "samples": X.shape[0],
             "iterations": info.iterations,
@@ -268,11 +277,8 @@ class Clusters:
     def probabilities(self, X: Matrix) -> Array:
         """Probability of each cluster for each row of X with the centres held fixed, (M, R)."""
         assert self.belief is not None
-        U = self.belief.mean
-        columns = priors.OneHot(self.settings.n_clusters)
-        A = U.T @ U / self.level
         parts = [
-            columns.totals(A, np.asarray(scaled(X[i : i + CHUNK], self.unit) @ U) / self.level)[0]
+            _labels(scaled(X[i : i + CHUNK], self.unit).T, self.belief.mean, self.level)
             for i in range(0, X.shape[0], CHUNK)
         ]
         return np.concatenate(parts)
@@ -325,7 +331,8 @@ class Clusters:
         if self.belief is not None:
             return self.level
         left = min(
-            residual(Y, np.asarray(Y @ V) / np.maximum(V.sum(axis=0), 1e-9), V) for V in starts
+            residual(Y, np.asarray(Y @ V) / np.maximum(V.sum(axis=0), 1e-9), V, square)
+            for V in starts
         )
         return max(left, NOISE_FLOOR * square) or 1.0
 
@@ -336,6 +343,12 @@ def _rank(belief: Factors) -> tuple[bool, float]:
     # Samples that are more likely in a cluster than not: components that coincide have none.
     share = (belief.columns > 0.5).mean(axis=0).min() * belief.columns.shape[1]
     return bool(share >= BALANCE), belief.log_evidence
+
+
+def _labels(Y: Matrix, U: Array, level: float) -> Array:
+    """Probabilities of the labels of the columns of Y with the centres U held fixed, (M, R)."""
+    fields = np.asarray(Y.T @ U.astype(Y.dtype, copy=False), dtype=np.float64)
+    return priors.OneHot(U.shape[1]).totals(U.T @ U / level, fields / level)[0]
 
 
 def _centres(belief: Factors, unit: Array | None) -> Array:
@@ -372,8 +385,11 @@ def feature_variances(X: Matrix) -> Array:
     return np.asarray(np.maximum(squares - np.square(mean), 0.0))
 
 
-def residual(Y: Matrix, U: Array, V: Array) -> float:
-    """Mean square of Y - U V', without forming it (the paper's rule for the noise)."""
-    cross = float(np.vdot(np.asarray(Y @ V), U))
-    total = float(row_squares(Y).sum()) - 2.0 * cross + float(np.vdot(U.T @ U, V.T @ V))
-    return max(total, 0.0) / float(Y.shape[0] * Y.shape[1])
+def residual(Y: Matrix, U: Array, V: Array, square: float) -> float:
+    """Mean square of Y - U V', without forming it (the paper's rule for the noise).
+
+    `square` is the mean square of Y.
+    """
+    cross = float(np.vdot(np.asarray(Y @ V.astype(Y.dtype, copy=False)), U))
+    other = float(np.vdot(U.T @ U, V.T @ V)) - 2.0 * cross
+    return max(square + other / float(Y.shape[0] * Y.shape[1]), 0.0)

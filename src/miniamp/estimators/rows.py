@@ -248,17 +248,14 @@ def require_measurable(name: str, values: Matrix) -> None:
         )
 
 
-def ready(X: Given, y: Given, features: int) -> bool:
-    """Whether these are arrays of finite, measurable numbers that fit: no more checks are needed.
+def ready(X: Given, features: int) -> bool:
+    """Whether X is an array of finite, measurable floats that fits: no more checks are needed.
 
     Of a batch of 32 rows and 10 features those of scikit-learn took a fifth of the time.
     """
-    if not (type(X) is np.ndarray and type(y) is np.ndarray and X.size and y.dtype.kind in "fiu"):
+    if type(X) is not np.ndarray or X.dtype not in (np.float64, np.float32) or not X.size:
         return False
-    if X.dtype != np.float64 or X.shape[1:] != (features,) or y.shape != X.shape[:1]:
-        return False
-    largest = max(X.max(), -X.min())
-    return bool(LEAST <= largest <= MOST and np.isfinite(y).all())
+    return X.shape[1:] == (features,) and bool(LEAST <= max(X.max(), -X.min()) <= MOST)
 
 
 def plain(X: Given) -> Given:

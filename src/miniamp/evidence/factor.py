@@ -47,16 +47,19 @@ class Factors(Posterior):
     log_evidence : float
         Bethe estimate of log P(batch | what was known before); nan before any batch. The higher of
         two, for the same batch, is the better account of it.
+    residual : float
+        Mean square of what scale U V' leaves of the last batch; nan where none was absorbed.
     """
 
     columns: Array | None = None
     log_evidence: float = np.nan
+    residual: float = np.nan
 
     @classmethod
-    def after(cls, belief: Posterior, tilt: Tilt, columns: Array, log_evidence: float) -> Factors:
+    def after(cls, belief: Posterior, tilt: Tilt, columns: Array, **others: float) -> Factors:
         """`belief` with `tilt` added, and what the batch said of its own columns."""
         new = cls(belief.prior, belief.size, belief.tilt + tilt)
-        new.__dict__.update(columns=columns, log_evidence=log_evidence)
+        new.__dict__.update(columns=columns, **others)
         return new
 
     def renamed(self, order: NDArray[np.intp]) -> Factors:
@@ -64,7 +67,8 @@ class Factors(Posterior):
         A, B = self.tilt.A[np.ix_(order, order)], self.tilt.B[:, order]
         new = type(self)(self.prior, self.size, Tilt(A, B))
         columns = None if self.columns is None else self.columns[:, order]
-        new.__dict__.update(columns=columns, log_evidence=self.log_evidence)
+        kept = {"log_evidence": self.log_evidence, "residual": self.residual}
+        new.__dict__.update(columns=columns, **kept)
         return new
 
 
@@ -199,16 +203,27 @@ class FactorBatch(WholeEvidence):
 
     def _health(self, U: FactorRows, V: FactorColumns) -> float:
         """Mean squared residual of posterior draws over the noise: 1 when the model holds."""
+        # J / beta estimates U_i . V_j with variance 1 / beta, entry by entry.
+        draws = U.mean.T @ U.mean + U.total, V.mean.T @ V.mean + V.total
+        return self.scores.beta * self._residual(U, V, *draws)
+
+    def _residual(self, U: FactorRows, V: FactorColumns, uu: Array, vv: Array) -> float:
+        """Mean square of J / beta - U V' for the second moments uu and vv of U and V."""
         beta = self.scores.beta
         cross = float(np.vdot(V.product, U.mean))
-        second_u, second_v = U.mean.T @ U.mean + U.total, V.mean.T @ V.mean + V.total
-        residual = self.scores.square - 2.0 * beta * cross + beta**2 * np.vdot(second_u, second_v)
-        # J / beta estimates U_i . V_j with variance 1 / beta, entry by entry.
-        return float(residual / (beta * self.rows))
+        total = self.scores.square / beta**2 - 2.0 * cross / beta + float(np.vdot(uu, vv))
+        return total / self.rows
 
     def conclude(self, belief: Posterior, step: FactorStep) -> Posterior:
-        evidence = self.log_evidence(belief, step)
-        return Factors.after(belief, step.tilt, step.memory.mean, evidence)
+        U, V = step.estimate, step.memory
+        off = self._residual(U, V, U.mean.T @ U.mean, V.mean.T @ V.mean)
+        return Factors.after(
+            belief,
+            step.tilt,
+            V.mean,
+            log_evidence=self.log_evidence(belief, step),
+            residual=self.scale**2 * max(off, 0.0),
+        )
 
     def log_evidence(self, belief: Posterior, step: FactorStep) -> float:
         """Bethe estimate of log P(Y | belief), stationary at convergence.

@@ -7,10 +7,10 @@ from typing import ClassVar, Self
 
 import numpy as np
 from numpy.random import Generator
-from scipy.special import logsumexp, softmax
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given, Size
+from miniamp.numerics.sums import shares
 from miniamp.priors.rows.base import RowPrior, root
 
 
@@ -50,15 +50,15 @@ class OneHot(RowPrior):
             return np.asarray(np.log(self.weights) + B - 0.5 * np.diag(self._matrix(A)))
 
     def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        return np.asarray(logsumexp(self._log_odds(A, B), axis=-1))
+        return shares(self._log_odds(A, B))[0]
 
     def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
-        mean = np.asarray(softmax(self._log_odds(A, B), axis=-1))
+        mean = shares(self._log_odds(A, B))[1]
         cov = mean[..., :, None] * (np.eye(self.dim) - mean[..., None, :])
         return mean, cov
 
     def totals(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
-        mean = np.asarray(softmax(self._log_odds(A, B), axis=-1))
+        mean = shares(self._log_odds(A, B))[1]
         flat = mean.reshape(-1, self.dim)
         return mean, np.diag(flat.sum(axis=0)) - flat.T @ flat
 
@@ -75,14 +75,14 @@ class OneHot(RowPrior):
         return np.asarray(np.eye(self.dim)[np.searchsorted(edges, uniforms[:, self.dim])])
 
     def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
-        mean = np.asarray(softmax(self._log_odds(A, B), axis=-1))
+        mean = shares(self._log_odds(A, B))[1]
         return self._learned(self._free(fixed), weights=mean.reshape(-1, self.dim).mean(axis=0))
 
     def label_loss(self, A: Array, rows: Array, noise: Array) -> float:
         # The chance that the likeliest label is right is its posterior probability: averaging that
         # has less noise than counting hits, and is exact where nothing is known.
         log_odds = self._log_odds(A, rows @ A + noise @ root(A))
-        return float(1.0 - np.mean(np.max(softmax(log_odds, axis=-1), axis=-1)))
+        return float(1.0 - np.mean(np.max(shares(log_odds)[1], axis=-1)))
 
     @property
     def exchangeable_labels(self) -> bool:
