@@ -49,6 +49,7 @@ from miniamp.estimators.rows import (
     numbers,
     plain,
     ready,
+    ready_targets,
     require_measurable,
     unmasked,
 )
@@ -251,8 +252,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
     ) -> Rows:
         """Rows, targets and weights, checked; a row of weight k is there k times."""
         named = reset or hasattr(self, "feature_names_in_")
-        numeric = type(y) is np.ndarray and y.dtype.kind in "fiu" and y.shape == np.shape(X)[:1]
-        if numeric and not named and ready(X, self.n_features_in_) and np.isfinite(y).all():
+        if not named and ready(X, self.n_features_in_) and ready_targets(y, X):
             values, target = cast("tuple[Array, NDArray[np.generic]]", (X, y))
         else:
             values, target = self._validated(numbers("X", X), unmasked("y", plain(y)), reset)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from miniamp import channels, checks, priors
-from miniamp.absorb import Info, absorb
+from miniamp.absorb import Info, Stop, absorb
 from miniamp.arrays import Array, Given
 from miniamp.errors import ConflictError, ConflictWarning
 from miniamp.estimators.history import KEPT_BATCHES, ClusterEntry

@@ -258,6 +258,13 @@ def ready(X: Given, features: int) -> bool:
     return X.shape[1:] == (features,) and bool(LEAST <= max(X.max(), -X.min()) <= MOST)
 
 
+def ready_targets(y: Given, X: Given) -> bool:
+    """The same of y, one number per row of X."""
+    if type(y) is not np.ndarray or type(X) is not np.ndarray or y.dtype.kind not in "fiu":
+        return False
+    return y.shape == X.shape[:1] and bool(np.isfinite(y).all())
+
+
 def plain(X: Given) -> Given:
     """`X` in a form that scikit-learn accepts: Arrow tables become frames, Dask is computed.
 
