@@ -7,7 +7,7 @@ pytest.importorskip("sklearn")
 
 import miniamp
 from miniamp import MiniAMPClassifier, MiniAMPRegressor, channels, priors, theory
-from miniamp.estimators.candidates import BEHIND, FACTORS, Candidate, ranked
+from miniamp.estimators.candidates import BEHIND, FACTORS, PRIORS, Candidate, ranked
 from miniamp.report.choices import choices
 
 N = 15
@@ -142,3 +142,58 @@ def test_single_rows_are_learned_from_in_groups():
         model.partial_fit(X[k : k + 1], y[k : k + 1])
     assert len(model.history_) == 10
     assert np.abs(model.coef_ - 1.0).max() < 0.05
+
+
+def sparse_rows(rng, rows, features, share, noise=0.3):
+    """Independent rows, and targets by a few coefficients, or by all."""
+    coef = rng.normal(size=features) * (rng.random(features) < share) / np.sqrt(share)
+    X = rng.normal(size=(rows, features))
+    return X, X @ coef / np.sqrt(features) + noise * rng.normal(size=rows)
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.05, "sparse"), (1.0, "gaussian")])
+@pytest.mark.parametrize("batches", [1, 6])
+def test_the_prior_of_the_truth_is_chosen(share, expected, batches):
+    """Seed 912, 90 rows per batch of 60 features: by evidence, in one batch or several."""
+    X, y = sparse_rows(np.random.default_rng(912), 90 * batches, 60, share)
+    model = MiniAMPRegressor("auto")
+    for part in np.array_split(np.arange(len(y)), batches):
+        model.partial_fit(X[part], y[part])
+    assert model.history_[-1]["prior"] == expected == model.prior_.name
+    own = MiniAMPRegressor(expected)
+    for part in np.array_split(np.arange(len(y)), batches):
+        own.partial_fit(X[part], y[part])
+    np.testing.assert_allclose(model.coef_, own.coef_, rtol=1e-10)
+    assert expected in model.summary_text()
+    assert choices(model)[0].chosen.startswith(expected)
+
+
+def test_labels_choose_a_prior():
+    """Seed 912, 600 labels by 3 of 60 features: not Gaussian, and a log loss below Gaussian's."""
+    rng = np.random.default_rng(912)
+    X = rng.normal(size=(1200, 60))
+    y = (X[:, :3].sum(axis=1) + 0.3 * rng.normal(size=1200) > 0.0).astype(int)
+    loss = {}
+    for prior in ("auto", "gaussian"):
+        model = MiniAMPClassifier(prior, random_state=0).fit(X[:600], y[:600])
+        chance = model.predict_proba(X[600:])[np.arange(600), y[600:]]
+        loss[prior] = -np.mean(np.log(np.maximum(chance, 1e-15)))
+        if prior == "auto":
+            assert model.prior_.name != "gaussian"
+    assert loss["auto"] < 0.9 * loss["gaussian"]
+
+
+def test_both_are_learned_at_once_and_resumed(tmp_path):
+    """Three priors at one factor, four factors at one prior: as after a file, bit for bit."""
+    straight = MiniAMPRegressor("auto", forget="auto")
+    for k, (X, y, _) in enumerate(drifting(np.random.default_rng(913), 30, drift=0.05)):
+        straight.partial_fit(X, y)
+        if k == 15:
+            straight.save(tmp_path / "m.amp")
+            other = miniamp.load(tmp_path / "m.amp")
+        elif k > 15:
+            other.partial_fit(X, y)
+    assert straight.forget_ < 1.0
+    assert {one.prior for one in straight._state.others} == set(PRIORS)
+    assert len(straight._state.others) <= 5
+    np.testing.assert_array_equal(other.coef_, straight.coef_)

@@ -223,10 +223,9 @@ class FitState:
             except (ConflictError, np.linalg.LinAlgError):  # only with on_conflict="raise"
                 continue
         each, best = [trials[0].candidate], trials[0]
-        if self.others:
-            each = candidates.compared(
-                self.settings, [(trial.candidate, trial.entry) for trial in trials]
-            )
+        if self.others or self.settings.auto_forget:
+            found = [(trial.candidate, trial.entry) for trial in trials]
+            each = candidates.compared(self.settings, found, self.targets)
             best = next(t for t in trials if t.candidate.models is each[0].models)
         entry: Entry = {**best.entry, **trials[0].scores}
         if len(each) > 1:
