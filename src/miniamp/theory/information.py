@@ -171,7 +171,7 @@ def information_slope(prior: Given, channel: Channel, alpha: Given, lam: Given =
     >>> round(theory.information_slope(*model, alpha=2.0), 6)
     0.179806
     """
-    if not channel.has_noise or not channel.shift_invariant:
+    if channel.gaussian_noise() is None:
         raise checks.refuse(
             "channel", repr(channel), "a Gaussian channel",
             "the relation is that of Gaussian noise on z",

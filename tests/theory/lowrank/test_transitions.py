@@ -66,6 +66,22 @@ def test_state_evolution_knows_the_same_thresholds() -> None:
     assert amp.overlap[1] > 1e-3
 
 
+def test_non_negative_rows_of_rank_one_by_scalar_integrals() -> None:
+    """lambda = alpha q_v(q_u(lambda)) with the exact MMSE of a non-negative coefficient."""
+    noise, alpha, lam = 0.5, 0.4, 1e-3
+    scalar = scalar_channel(priors.NonNegativeGaussian(var=2.0))
+    for _ in range(300):
+        q_u = scalar.power - float(scalar.mmse(lam / noise))
+        lam = alpha * q_u / (noise + q_u)
+    model = priors.NonNegativeRows(1, var=2.0), priors.GaussianRows(1), noise
+    for curve in (lowrank.learning_curve, lowrank.mmse_curve):
+        found = curve(*model, alpha, batches=1, points=11)
+        exact = float(scalar.mmse(lam / noise))
+        assert found.mse[0] == pytest.approx(exact, abs=4.5 * found.error[0])
+    # Their mean shows the signs: something is known from the first column on.
+    assert lowrank.transitions(*model, points=10).weak_recovery is None
+
+
 def test_sparse_pca_of_rank_one_by_scalar_integrals() -> None:
     """alpha(lambda) = lambda/q_v(q_u(lambda)) from the exact MMSE of a sparse coefficient.
 
