@@ -18,6 +18,7 @@ import zipfile
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
@@ -177,6 +178,36 @@ def test_sparse_npz_that_unpacks_to_gigabytes(tmp_path):
         for name in ("data.npy", "indices.npy", "indptr.npy", "shape.npy", "format.npy")
     }
     refused(archive(tmp_path, entries), target="-")
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+@pytest.mark.parametrize("writer", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_arrow_batches_that_unpack_to_hundreds_of_megabytes(codec, writer, tmp_path):
+    table = pa.table({"y": np.zeros(100_000_000)})
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    with writer(str(tmp_path / "t.arrow"), table.schema, options=options) as file:
+        file.write_table(table.slice(0, 1000))
+        file.write_table(table)
+    refused(tmp_path / "t.arrow", "compressed bytes that become 800,000,000", target="-")
+    with writer(str(tmp_path / "t.arrow"), table.schema, options=options) as file:
+        file.write_table(table.slice(0, 1_000_000), max_chunksize=50_000)
+    assert outcome(tmp_path / "t.arrow", "-") == "read"
+
+
+def test_parquet_pages_that_unpack_to_hundreds_of_megabytes(tmp_path):
+    """What the metadata says does not matter: page headers are read."""
+    table = pa.table({"a": np.zeros(1000), "y": np.zeros(1000)})
+    large = pa.table({"a": np.zeros(12_000_000), "y": np.zeros(12_000_000)})
+    options = {"compression": "zstd", "use_dictionary": False, "row_group_size": 1 << 40}
+    with pq.ParquetWriter(
+        tmp_path / "t.parquet", table.schema, compression="zstd", use_dictionary=False,
+        data_page_size=1 << 30, max_rows_per_page=1 << 40, write_batch_size=1 << 30,
+    ) as file:  # fmt: skip
+        file.write_table(table)
+        file.write_table(large, row_group_size=1 << 40)
+    refused(tmp_path / "t.parquet", "compressed bytes that become 96,0", "column 'a'", target="-")
+    pq.write_table(large.slice(0, 1_000_000), tmp_path / "t.parquet", **options)
+    assert outcome(tmp_path / "t.parquet", "-") == "read"
 
 
 def test_a_quote_that_never_closes(write):

@@ -19,6 +19,7 @@ from miniamp.streams.formats.base import (
     readable,
     refuse_too_many,
 )
+from miniamp.streams.formats.expansion import check_buffers, check_pages
 from miniamp.streams.pieces import (
     ArrowArray,
     Piece,
@@ -97,16 +98,30 @@ class Parquet(Format):
             names = file.schema_arrow.names
             refuse_duplicates(names, self.name)
             chosen = [name for name in names if columns is None or name in columns]
-            for batch in file.iter_batches(
-                batch_size=rows_per_piece(len(chosen)),
-                row_groups=list(range(first, len(self._groups))),
-                columns=chosen,
-                use_threads=False,
-            ):
-                piece = arrow_piece(batch, self.name, row)
-                row += piece.rows
-                if row > start:
-                    yield piece.cut(max(0, start - piece.row), piece.rows)
+            for group in range(first, len(self._groups)):
+                self._check_pages(group, chosen)
+                for batch in file.iter_batches(
+                    batch_size=rows_per_piece(len(chosen)),
+                    row_groups=[group],
+                    columns=chosen,
+                    use_threads=False,
+                ):
+                    piece = arrow_piece(batch, self.name, row)
+                    row += piece.rows
+                    if row > start:
+                        yield piece.cut(max(0, start - piece.row), piece.rows)
+
+    def _check_pages(self, group: int, columns: Collection[str]) -> None:
+        """Refuse pages of these columns that become too large, before they do."""
+        described = self._metadata.row_group(group)
+        with Path(self.name).open("rb") as file:
+            for j in range(described.num_columns):
+                chunk = described.column(j)
+                if chunk.path_in_schema.split(".")[0] in columns:
+                    pages = (chunk.dictionary_page_offset, chunk.data_page_offset)
+                    begin = min(page for page in pages if page is not None)
+                    place = f"{self.name}, column {chunk.path_in_schema!r}"
+                    check_pages(place, file, begin, chunk.total_compressed_size)
 
     def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
         return self._from(0, columns)
@@ -135,23 +150,27 @@ class ArrowIPC(Format):
             row += piece.rows
 
     def _batches(self, columns: Collection[str] | None) -> Iterator[RecordBatch]:
+        """The record batches; each message is looked at before it is unpacked.
+
+        A file is a stream after eight bytes, and is read as such: its footer could point anywhere.
+        """
         pa = needed("pyarrow", "reading Arrow IPC")
+        begin = 8 if self.file.head.startswith(self.marks[0]) else 0
         options = pa.ipc.IpcReadOptions(use_threads=False)
-        with pa.OSFile(str(Path(self.name))) as file:
-            if not self.file.head.startswith(self.marks[0]):
-                reader = pa.ipc.open_stream(file, options=options)
-                refuse_too_many(len(reader.schema.names), self.name)
-                refuse_duplicates(reader.schema.names, self.name)
-                yield from reader
-                return
-            reader = pa.ipc.open_file(file, options=options)
-            names = reader.schema.names
-            refuse_too_many(len(names), self.name)
-            refuse_duplicates(names, self.name)
-            fields = [j for j, name in enumerate(names) if columns is None or name in columns]
-            if 0 < len(fields) < len(names):
+        with pa.OSFile(self.name) as file, pa.OSFile(self.name) as ahead:
+            ahead.seek(begin)
+            messages = pa.ipc.MessageReader.open_stream(ahead)
+            schema = pa.ipc.read_schema(messages.read_next_message())
+            refuse_too_many(len(schema.names), self.name)
+            refuse_duplicates(schema.names, self.name)
+            fields = [j for j, n in enumerate(schema.names) if columns is None or n in columns]
+            if 0 < len(fields) < len(schema.names):
                 options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=fields)
-                file.seek(0)
-                reader = pa.ipc.open_file(file, options=options)
-            for i in range(reader.num_record_batches):
-                yield reader.get_batch(i)
+            file.seek(begin)
+            reader = None
+            for message in messages:
+                if message.body is not None:
+                    check_buffers(self.name, memoryview(message.body))
+                if message.type == "record batch":
+                    reader = reader or pa.ipc.open_stream(file, options=options)
+                    yield reader.read_next_batch()
