@@ -23,7 +23,7 @@ from miniamp.cli.options import (
 )
 from miniamp.cli.predict import predictions
 from miniamp.cli.run import Run, name_of
-from miniamp.cli.writers import kind_of, writing
+from miniamp.cli.writers import kind_of, require_outputs, writing
 from miniamp.streams import StreamBatch
 from miniamp.streams.sources import is_read_once
 
@@ -108,7 +108,7 @@ def cluster(
 
 def _require_second_pass(output: Path, source: str, as_json: bool) -> None:
     """Refuse, before any work, labels that could not be written in the end."""
-    options.require_outputs({"--output": output}, source)
+    require_outputs({"--output": output}, source)
     kind_of(output)
     if is_read_once(source):
         raise checks.refuse(

@@ -21,8 +21,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 import miniamp
 from miniamp.cli import summary
-from miniamp.cli.options import require_outputs
 from miniamp.cli.run import Options, Run, options_of
+from miniamp.cli.writers import require_outputs
 from miniamp.streams import lock
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def execute(
     # From loading to the last save: two runs on one checkpoint would lose each other's rows.
     with nullcontext() if checkpoint is None else lock(checkpoint):
         run = _opened(kind, checkpoint, source, options_of(given), new_rows, as_json)
+        if any(path is not None for _, path in files.values()):
+            _ = run.files  # what is saved names the source as it was at the start
         outcome = learned(run, checkpoint, cast(int, given["every"]), quiet=as_json)
     if run.resumed and not outcome["rows_this_time"] and not as_json:
         again = "; to learn from the same rows twice, pipe them in with -" if new_rows else ""

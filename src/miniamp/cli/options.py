@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from miniamp import channels, checks, priors
+from miniamp import channels, priors
 from miniamp.channels.base import Channel
 from miniamp.errors import InvalidInputError
 from miniamp.parametric import Parametric
 from miniamp.priors import ScalarPrior
-from miniamp.streams.connections import connection_of
 from miniamp.streams.formats import formats
 
 P = TypeVar("P", bound=Parametric)
@@ -416,46 +413,3 @@ def _made(cls: type[P], numbers: str, name: str) -> P:
         return cls(**values)
     except InvalidInputError as error:
         raise typer.BadParameter(str(error), param_hint=name) from None
-
-
-def require_outputs(outputs: Mapping[str, Path | None], source: str | None = None) -> None:
-    """Refuse, before any work, outputs that cannot be written or would overwrite each other.
-
-    Parameters
-    ----------
-    outputs : dict
-        The path of each option that names a file; - is standard output.
-    source : str, optional
-        Where the rows come from, which no output may replace.
-    """
-    taken: dict[Path, str] = {}
-    if source is not None and connection_of(source) is None and Path(source).exists():
-        taken[Path(source).resolve()] = "the source itself"
-    for name, path in outputs.items():
-        if path is None or str(path) == "-":
-            continue
-        _require_place(name, path)
-        for place in (path.resolve(), path.with_name(f"{path.name}.previous").resolve()):
-            if place in taken:
-                raise checks.refuse(name, path, f"another file than {taken[place]}", "rename it")
-            taken[place] = f"that of {name}"
-
-
-def _require_place(name: str, path: Path) -> None:
-    if path.is_dir():
-        raise checks.refuse(name, f"{path}, which is a folder", "a file", "add a name to it")
-    if not path.parent.is_dir():
-        raise checks.refuse(
-            name,
-            path,
-            "a folder that exists",
-            f"the folder {path.parent} does not exist: create it",
-        )
-    try:
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-        writable = not path.exists() or os.access(path, os.W_OK)
-    except OSError:
-        writable = False
-    if not writable:
-        raise checks.refuse(name, path, "a place that can be written", "check its permissions")

@@ -13,6 +13,7 @@ from miniamp.channels.base import Channel
 from miniamp.cli import options
 from miniamp.cli.options import channel_of, option, optional, prior_of, within
 from miniamp.cli.summary import write_json
+from miniamp.cli.writers import require_outputs
 from miniamp.errors import MissingExtraError
 from miniamp.priors import GaussBernoulli, Gaussian, ScalarPrior
 
@@ -88,7 +89,7 @@ def plan(
     """
     if sparsity is not None and prior is not None:
         raise typer.BadParameter("use --sparsity or --prior, not both")
-    options.require_outputs({"--plot": plot})
+    require_outputs({"--plot": plot})
     if plot is not None and plot.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise typer.BadParameter(f"got {plot}, expected .png, .pdf or .svg", param_hint="--plot")
     found = miniamp.theory.plan(

@@ -14,7 +14,7 @@ from miniamp.arrays import Array
 from miniamp.cli import options
 from miniamp.cli.options import DecimalSign, MissingRule, UnknownRule, listed, option, within
 from miniamp.cli.run import State, from_start, nameless, opened, options_of, reading_options
-from miniamp.cli.writers import kind_of, writing
+from miniamp.cli.writers import kind_of, require_outputs, writing
 from miniamp.streams import StreamBatch, open_stream
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def predict(
 
     Example: miniamp predict houses.amp new.csv -o prices.parquet
     """
-    options.require_outputs({"--output": output}, source)
+    require_outputs({"--output": output}, source)
     kind_of(output)
     estimator, saved = opened(model)
     estimator, reading = _as_learned(estimator, saved, missing)

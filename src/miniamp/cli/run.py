@@ -7,6 +7,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast
 
@@ -91,8 +92,6 @@ class Run(ABC, Generic[E]):
 
     Attributes
     ----------
-    files : list of dict
-        What the source was when the run began; see `fingerprint`.
     batch_rows : int
         Rows per batch.
     resumed : int
@@ -112,12 +111,18 @@ class Run(ABC, Generic[E]):
         self.source, self.options = source, options
         self.learned = self._written = learned
         if saved is None:
-            self.files, self.resumed = fingerprint(source), 0
+            self.resumed = 0
             self.batch_rows = self.chosen_rows()
         else:
             assert learned is not None
-            self.files, self.batch_rows = saved["files"], saved["batch_rows"]
+            self.batch_rows = saved["batch_rows"]
+            self.__dict__["files"] = saved["files"]
             self.resumed = learned.estimator.n_samples_seen_
+
+    @cached_property
+    def files(self) -> list[dict[str, str | int]]:
+        """What the source was when the run began; see `fingerprint`."""
+        return fingerprint(self.source)
 
     @classmethod
     def resume(cls, path: Path, source: str, options: Options, new_rows: bool) -> Self:

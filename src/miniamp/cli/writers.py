@@ -1,4 +1,4 @@
-"""Tables written batch by batch: the file appears when all of it is written."""
+"""Outputs: tried before any work, and tables written batch by batch, which appear when whole."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import sys
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from miniamp import checks
+from miniamp.streams.connections import connection_of
 from miniamp.streams.pieces import needed
 
 #: One batch of a table: columns of equal length by name.
@@ -166,3 +168,46 @@ WRITERS: dict[str, Callable[[IO[Any]], Writer]] = {
     "jsonl": JSONLinesWriter,
     "parquet": ParquetWriter,
 }
+
+
+def require_outputs(outputs: Mapping[str, Path | None], source: str | None = None) -> None:
+    """Refuse, before any work, outputs that cannot be written or would overwrite each other.
+
+    Parameters
+    ----------
+    outputs : dict
+        The path of each option that names a file; - is standard output.
+    source : str, optional
+        Where the rows come from, which no output may replace.
+    """
+    taken: dict[Path, str] = {}
+    if source is not None and connection_of(source) is None and Path(source).exists():
+        taken[Path(source).resolve()] = "the source itself"
+    for name, path in outputs.items():
+        if path is None or str(path) == "-":
+            continue
+        _require_place(name, path)
+        for place in (path.resolve(), path.with_name(f"{path.name}.previous").resolve()):
+            if place in taken:
+                raise checks.refuse(name, path, f"another file than {taken[place]}", "rename it")
+            taken[place] = f"that of {name}"
+
+
+def _require_place(name: str, path: Path) -> None:
+    if path.is_dir():
+        raise checks.refuse(name, f"{path}, which is a folder", "a file", "add a name to it")
+    if not path.parent.is_dir():
+        raise checks.refuse(
+            name,
+            path,
+            "a folder that exists",
+            f"the folder {path.parent} does not exist: create it",
+        )
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+        writable = not path.exists() or os.access(path, os.W_OK)
+    except OSError:
+        writable = False
+    if not writable:
+        raise checks.refuse(name, path, "a place that can be written", "check its permissions")

@@ -353,7 +353,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         ]
 
     def _summary(self, level: float, names: Sequence[str] | None = None) -> Summary:
-        return of_coefficients(self, level, names)
+        return of_coefficients(self, self._learned, level, names)
 
     def to_arviz(self, draws: int = 1000, random_state: int | None = None) -> InferenceData:
         """Draws from the posterior as ArviZ's InferenceData, for its tables and plots.

@@ -62,10 +62,9 @@ def to_arviz(estimator: _Sampled, draws: int, random_state: int | None) -> Infer
 
 
 def of_coefficients(
-    estimator: _Predictor, level: float, names: Sequence[str] | None = None
+    estimator: _Predictor, state: FitState, level: float, names: Sequence[str] | None = None
 ) -> Summary:
-    """The summary of a regressor or classifier."""
-    state = estimator._learned
+    """The summary of a regressor or classifier in this state."""
     found, N = state.coefficients, state.features
     classes = getattr(estimator, "classes_", None)
     names = list(feature_names(estimator, N) if names is None else names)

@@ -43,6 +43,8 @@ MOST_WAITING = 256
 #: order, or less: iris, wine, digits and breast cancer sorted by label are at 0.004 to 0.02, and in
 #: random order at 0.98 to 1.08. Streams whose labels persist lie between, and are to pass.
 BLOCKS = 0.1
+#: The largest forgetting factor of a stream that may change.
+ALMOST_ONE = float(np.nextafter(1.0, 0.0))
 #: The first rows of a collection, from which units are taken and the solver is chosen.
 FIRST_ROWS = 2000
 
@@ -90,6 +92,14 @@ class Rows:
     def count(self) -> int:
         """Number of rows, with those that these stand for."""
         return len(self) + self.left_out
+
+    def kept(self, forget: float, learned: bool) -> float:
+        """What still counts of all before, when these rows are learned from with `forget`.
+
+        A factor that is `learned` is one per batch that is learned from; and below 1, so that
+        sudden changes are looked for (`miniamp.absorb`).
+        """
+        return min(forget, ALMOST_ONE) if learned else forget**self.calls
 
     def enough_at_first(self, labels: bool) -> bool:
         """Whether there are enough rows to start learning from.

@@ -45,8 +45,6 @@ MOST_NUMBERS = 50_000_000
 #: Rows per batch of several classes that are learned together, at least, and per coefficient: an
 #: update costs as much for one row as for N, and more rows at once are solved better.
 LEAST_TOGETHER, TOGETHER = 1024, 2
-#: The largest forgetting factor of a stream that may change.
-ALMOST_ONE = float(np.nextafter(1.0, 0.0))
 #: Prior variance of an intercept, in units of the targets' mean square.
 WIDE = 100.0
 #: Entries of a matrix that AMP absorbs as one batch: 64 MB.
@@ -139,14 +137,6 @@ class ModelSettings:
         if (prior, forget) == (self.prior_name, self.forget):
             return self
         return replace(self, prior=_prior(prior or self.prior)[0], prior_name=prior, forget=forget)
-
-    def kept(self, calls: int) -> float:
-        """What still counts of all before, when rows of so many calls are learned from together.
-
-        A factor that is learned is one per batch that is learned from; and below 1, so that sudden
-        changes are looked for (`miniamp.absorb`).
-        """
-        return min(self.forget, ALMOST_ONE) if self.auto_forget else self.forget**calls
 
     def memory_for(self, features: int, sparse: bool) -> int:
         """How many rows a posterior of so many features remembers, for sparse or dense rows."""

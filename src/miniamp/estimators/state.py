@@ -145,7 +145,8 @@ class FitState:
         if self.settings.on_conflict == "raise":  # about the rows of this call alone
             return True
         fades = not self.settings.auto_forget
-        return rows.count >= GROUP or (fades and self.settings.kept(rows.calls) < STILL_FRESH)
+        fresh = rows.kept(self.settings.forget, self.settings.auto_forget) >= STILL_FRESH
+        return rows.count >= GROUP or (fades and not fresh)
 
     def _after(self, rows: Rows) -> FitState:
         """The state that has learned from these rows."""
@@ -268,7 +269,10 @@ class FitState:
         if rows.weights is not None:
             entry["weighted"] = True
         elif self.targets == 1:
-            first, forget = not self.history, self.settings.kept(rows.calls)
+            first, forget = (
+                not self.history,
+                rows.kept(self.settings.forget, self.settings.auto_forget),
+            )
             unit = self.target_units[0][1]
             typical = Typical.of(learned[0], infos[0], design, forget, first, unit)
         name, factor = self.settings.prior_name, self.settings.forget

@@ -65,7 +65,7 @@ def absorbed(
         return functools.partial(AutoBatch, choice=choice)
 
     learned, infos = [], []
-    forget = settings.kept(rows.calls)
+    forget = rows.kept(settings.forget, settings.auto_forget)
     with warnings.catch_warnings():
         # A second attempt is recorded in the history as a remedy.
         warnings.simplefilter("ignore", ConflictWarning)
@@ -222,7 +222,7 @@ def _absorbed_together(
     rows: Rows,
 ) -> tuple[list[Model], list[Info]]:
     """The models of all classes after a batch; as they were where it is skipped."""
-    first, forget = belief.batches == 0, settings.kept(rows.calls)
+    first, forget = belief.batches == 0, rows.kept(settings.forget, settings.auto_forget)
     if first and settings.learn_prior:
         belief = _with_scale(belief, settings, design, rows)
     evidence = SoftmaxBatch(

@@ -76,12 +76,8 @@ class SoftmaxPosterior:
     def __post_init__(self) -> None:
         own = tuple(InformationPosterior.of(one) for one in self.posteriors)
         if len(own) < 2 or len({one.size for one in own}) > 1:
-            raise checks.refuse(
-                "posteriors",
-                f"{len(own)} of sizes {sorted({one.size for one in own})}",
-                "at least two of one size",
-                "give one per class",
-            )
+            sizes = f"{len(own)} of sizes {sorted({one.size for one in own})}"
+            raise checks.refuse("posteriors", sizes, "at least two of one size", "one per class")
         object.__setattr__(self, "posteriors", own)
 
     @classmethod
@@ -202,9 +198,8 @@ class SoftmaxBatch:
         found = checks.vector("labels", checks.numeric("labels", labels), self.design.shape[0])
         self.labels = found.astype(np.int64)
         if (self.labels != found).any() or self.labels.min() < 0:
-            raise checks.refuse(
-                "labels", f"{found.min():g} to {found.max():g}", "0, 1, 2, ...", "number them"
-            )
+            got = f"{found.min():g} to {found.max():g}"
+            raise checks.refuse("labels", got, "0, 1, 2, ...", "number them")
         self.weights = np.ones(len(found)) if weights is None else np.asarray(weights)
         self.given_weights, self.learn_scale = self.weights, learn_scale
         self.channel = Softmax()
@@ -217,14 +212,11 @@ class SoftmaxBatch:
     def start(self, belief: SoftmaxPosterior) -> tuple[Moments, SoftmaxState]:
         K = len(belief.posteriors)
         if self.labels.max() >= K:
-            raise checks.refuse(
-                "labels", f"{self.labels.max()}", f"0 to {K - 1}", "make a belief of more classes"
-            )
+            remedy = "make a belief of more classes"
+            raise checks.refuse("labels", f"{self.labels.max()}", f"0 to {K - 1}", remedy)
         scores = belief.scores(self.design)
-        nothing = np.zeros_like(scores.mean)
-        state = SoftmaxState(
-            belief.spaces(self.design), nothing, RowSites(nothing, nothing), scores
-        )
+        spaces, nothing = belief.spaces(self.design), np.zeros_like(scores.mean)
+        state = SoftmaxState(spaces, nothing, RowSites(nothing, nothing), scores)
         # When so many rows have been seen, this part is left of what was not known of them.
         left = min(1.0, belief.size / self.rows)
         return Moments(scores.mean, left * scores.var), state

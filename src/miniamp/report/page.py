@@ -35,17 +35,8 @@ NUMBER = ' class="number"'
 MOST_CONFLICTS = 20
 #: Columns that are shown elsewhere, or are no numbers.
 HIDDEN = {
-    "task",
-    "calibration",
-    "found",
-    "reason",
-    "forget",
-    "forget_learned",
-    "prior",
-    "features",
-    "noise_learned",
-    "solver_asked",
-    "conflicts",
+    *("task", "calibration", "found", "reason", "forget", "forget_learned", "prior"),
+    *("features", "noise_learned", "solver_asked", "conflicts"),
 }
 
 

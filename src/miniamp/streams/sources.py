@@ -253,11 +253,10 @@ def recognised(file: InputFile) -> type[Format]:
     """The format of a file; refused where its name and its content contradict each other."""
     if not file.head:
         raise checks.refuse(file.name, "an empty file", "rows", "check the file")
-    known = formats().values()
-    likely = max(known, key=lambda cls: cls.likeness(file.head))
     named = _by_ending().get(file.ending)
     if named is not None and named.likeness(file.head):
         return named
+    likely = max(formats().values(), key=lambda cls: cls.likeness(file.head))
     if named is None and likely.likeness(file.head):
         return likely
     content = likely.format if likely.likeness(file.head) else "of no format known here"
