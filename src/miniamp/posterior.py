@@ -15,8 +15,7 @@ from miniamp.arrays import Array, ArrayOrFloat, Size
 from miniamp.errors import InvalidTypeError
 from miniamp.kernel import Kernel
 from miniamp.parametric import Places
-from miniamp.remembered import Information, Remembered
-from miniamp.tilt import Tilt
+from miniamp.tilt import Information, Remembered, Tilt
 
 #: The least precision of a coefficient without the remembered rows, relative to what they say of
 #: it, and the least variance.

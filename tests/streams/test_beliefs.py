@@ -8,9 +8,9 @@ import pytest
 from miniamp import Posterior, Tilt, absorb, channels, evidence, priors
 from miniamp.errors import InvalidInputError, InvalidTypeError
 from miniamp.parametric import Parametric
-from miniamp.remembered import Remembered
 from miniamp.streams import decode_belief, encode_belief, register
 from miniamp.streams.container import packed, unpacked
+from miniamp.tilt import Remembered
 
 
 def back(thing):

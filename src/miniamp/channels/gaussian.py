@@ -43,6 +43,10 @@ class Gaussian(NoisyChannel):
         super().__init__(var)
         self.error_floor = NOISE_FLOOR if not self.var.any() else 0.0
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return np.shape(self._noise())
+
     def _total(self, V: ArrayOrFloat) -> Array:
         return self._noise() + V
 
@@ -85,6 +89,9 @@ class Gaussian(NoisyChannel):
 
     def with_noise(self, var: float) -> Self:
         return type(self)(var)
+
+    def in_units(self, unit: float) -> Self:
+        return self if unit == 1.0 else self.with_noise(float(self.var) * unit**2)
 
     def weighted(self, weight: Array) -> Channel:
         return WeightedGaussian(self.var, weight)

@@ -112,9 +112,11 @@ class Typical(NamedTuple):
 
         That is where features are not independent, or the channel has no single noise.
         """
+        if info.solver != "amp":
+            return None
         prior, channel = prior_of(model), model.channel
         noise = channel.noise_var
-        if info.solver != "amp" or prior.shape != () or noise is None or not noise > 0.0:
+        if prior.shape != () or noise is None or not noise > 0.0:
             return None
         rows, features = design.shape
         power = features * design.mean_square

@@ -21,9 +21,8 @@ from miniamp.estimators.targets import of_two
 from miniamp.evidence import Frame
 from miniamp.learning import Model
 from miniamp.posterior import Posterior
-from miniamp.remembered import Remembered
 from miniamp.streams.merge import MergeWarning, together
-from miniamp.tilt import Tilt
+from miniamp.tilt import Remembered, Tilt
 
 E = TypeVar("E", bound=StreamingEstimator)
 

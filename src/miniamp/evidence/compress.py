@@ -12,8 +12,7 @@ from miniamp.designs import Design
 from miniamp.designs.row_blocks import triangle
 from miniamp.evidence.linear import ROUNDING, TINY, Joint, RowSites, RowSpectrum, Sites, solve
 from miniamp.posterior import Posterior
-from miniamp.remembered import Information, Remembered
-from miniamp.tilt import Tilt
+from miniamp.tilt import Information, Remembered, Tilt
 
 #: Rounds of matching the variances, at most, and the share of a precision that ends them: the first
 #: round already has most of it.

@@ -16,8 +16,7 @@ from miniamp.evidence.auto import SolverChoice, choose
 from miniamp.evidence.base import PLAUSIBLE, DrawnRows, check_columns
 from miniamp.info import Adaptation
 from miniamp.posterior import Moments, Posterior
-from miniamp.remembered import Information
-from miniamp.tilt import Tilt
+from miniamp.tilt import Information, Tilt
 
 #: Factorisations for a batch at most: the first batch must find the orders of magnitude. Later ones
 #: move hyper-parameters by a few per cent, and most need one.
@@ -110,7 +109,7 @@ NO_TILT = Tilt(np.zeros(()), np.zeros(()))
 class ExactBatch(DrawnRows[Round]):
     """Rows (Phi, y) with Gaussian noise, absorbed in closed form by beliefs with a Gaussian prior.
 
-    The belief keeps the sums of all products, Phi'Phi, Phi'y and y'y (`remembered.Information`),
+    The belief keeps the sums of all products, Phi'Phi, Phi'y and y'y (`tilt.Information`),
     which are all that such rows tell. A batch costs one product of its columns, O(M N^2), and one
     Cholesky factorisation, O(N^3/3), per round. It does not matter how the rows are cut into
     batches.

@@ -12,8 +12,7 @@ from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat
 from miniamp.evidence.linear import cholesky
 from miniamp.posterior import Moments, Posterior, Prior
-from miniamp.remembered import Information, Remembered
-from miniamp.tilt import Tilt
+from miniamp.tilt import Information, Remembered, Tilt
 
 #: Directions of which less is known than this, relative to the best known one, are rounding.
 UNSEEN = 1e-13

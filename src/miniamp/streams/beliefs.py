@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from miniamp import channels, checks, evidence, posterior, priors, remembered, tilt
+from miniamp import channels, checks, evidence, posterior, priors, tilt
 from miniamp.arrays import Given
 from miniamp.errors import InvalidInputError, InvalidTypeError
 from miniamp.parametric import Parametric
@@ -32,7 +32,6 @@ _PACKAGES: tuple[tuple[ModuleType, str], ...] = (
     (channels, "channels."),
     (tilt, ""),
     (posterior, ""),
-    (remembered, ""),
     (evidence, ""),
 )
 
