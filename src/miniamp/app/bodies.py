@@ -227,7 +227,7 @@ def _arrow(content: bytes, names: Names, most_rows: int) -> RequestRows:
 def _require_small(pa: Any, content: bytes, most_rows: int) -> None:
     """Refuse compressed batches, and more rows than are allowed, before they are unpacked.
 
-    A record batch says in its metadata how many rows it has and whether it is compressed; a small
+    The metadata of a record batch has its number of rows and whether it is compressed; a small
     body may otherwise unpack to gigabytes.
     """
     rows = 0

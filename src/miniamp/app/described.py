@@ -1,4 +1,4 @@
-"""What the service says about itself: its OpenAPI description, a page made from it, the model."""
+"""The service described: its OpenAPI description, a page made from it, the model."""
 
 from __future__ import annotations
 

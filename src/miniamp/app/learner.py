@@ -217,7 +217,7 @@ class Learner:
         new = copy.copy(model)
         first = not hasattr(model, "n_features_in_")
         more = {"classes": self.stream["classes"]} if first and "classes" in self.stream else {}
-        with warnings.catch_warnings():  # what they say is in `health_`
+        with warnings.catch_warnings():  # they are in `health_`, too
             warnings.simplefilter("ignore")
             new.partial_fit(X, y, **more)
         if first and "names" in self.stream:

@@ -1,4 +1,4 @@
-"""A question to the theory: everything that the explorer's controls say, and its answers."""
+"""A question to the theory: the state of the explorer's controls, and its answers."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Question:
 
     @property
     def link(self) -> str:
-        """The query of a link that asks the same."""
+        """The query of a link with the same question."""
         return "?" + urlencode(asdict(self))
 
     @property

@@ -197,7 +197,7 @@ def predictions(model: Any, rows: RequestRows) -> dict[str, Any]:
     """The predictions of a model for rows, as plain values."""
     X = rows.X
     if hasattr(model, "feature_names_in_"):
-        # The names were matched already; the estimator would ask for a data frame.
+        # The names were matched already; the estimator would require a data frame.
         model = described.nameless(model)
     if hasattr(model, "predict_proba"):
         chances = model.predict_proba(X)

@@ -29,7 +29,7 @@ class StudentT(Channel):
     The noise is Gaussian of variance scale^2/tau with tau ~ Gamma(df/2, df/2), so that averages
     over z are exact and one positive integral over log tau remains; nothing cancels for any V >= 0.
 
-    The likelihood is not log-concave: a row whose y is far from omega says that it is probably an
+    The likelihood is not log-concave: a row whose y is far from omega is probably an
     outlier, and there **-dg < 0**. Where z is known, it is no less than -(df + 1)/(8 df scale^2);
     where V is much larger than scale^2, a row that is as likely an outlier as not leaves z between
     two far places and -dg can be far below -1/V. It is right, and not clipped here. What GAMP needs
@@ -88,7 +88,7 @@ class StudentT(Channel):
         return np.asarray(z + self.scale * rng.standard_t(self.df, size=self._shape_of(z)))
 
     def outcomes(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
-        # y = omega + width sinh t, as far out as the power law of the tails asks for.
+        # y = omega + width sinh t, as far out as the power law of the tails requires.
         shape = self._shape_of(omega, V)
         width = np.sqrt(np.square(self.scale) * np.minimum(self.df, 1e3) + V)
         reach = np.arcsinh(12.0 * np.sqrt(np.square(self.scale) + V) / width) + 32.0 / self.df

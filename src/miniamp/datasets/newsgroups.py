@@ -134,7 +134,7 @@ def tf_idf(counts: Counts) -> Counts:
 def log_idf(counts: Counts) -> Counts:
     """(1 + log count) log(M / df), every document brought to Euclidean length 1.
 
-    A word that comes twice says little more than one that comes once, and a long document no more
+    A word that comes twice counts little more than one that comes once, and a long document no more
     than a short one.
 
     Examples

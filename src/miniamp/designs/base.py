@@ -129,7 +129,7 @@ class Design(ABC):
     def averaged(self) -> Averaged:
         """The same matrix swept with scalar variances; a design that does so already is itself.
 
-        `design.averaged() is design` therefore tells whether there is anything left to average.
+        `design.averaged() is design` is therefore true where there is nothing left to average.
         """
         return Averaged(self)
 
@@ -227,7 +227,7 @@ class Design(ABC):
         return f"{type(self).__name__}({self.shape[0]} x {self.shape[1]})"
 
     def diagnosis(self) -> str:
-        """What in Phi may make AMP diverge, in words; asked only after a failure."""
+        """What in Phi may make AMP diverge, in words; computed only after a failure."""
         return ""
 
 

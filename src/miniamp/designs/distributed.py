@@ -358,7 +358,7 @@ class GramColumns(Columns):
     """Columns that are known by their products alone.
 
     A coordinate update needs Phi_i' (y - Phi x), and all that changes in it when x_j does is
-    (Phi' Phi)_ij: with the products in hand a sweep over all coefficients asks the rows only twice,
+    (Phi' Phi)_ij: with the products in hand a sweep over all coefficients uses the rows only twice,
     for Phi' residual before it and Phi x after it. The updates are those of the columns themselves,
     up to rounding.
 

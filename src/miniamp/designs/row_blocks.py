@@ -98,7 +98,7 @@ class RowBlock:
     def observe(self, y: Array | None, channel: Channel) -> None:
         """Take new observations, or keep the old ones, and a new channel."""
         known = self._observed[0] if y is None and self._observed is not None else y
-        assert known is not None  # the client sends them before it asks for a sweep
+        assert known is not None  # the client sends them before it requests a sweep
         self._observed = known, channel
 
     def sandwich(self, x: Array, v: Array, number: int, before: int | None) -> Sweep:
@@ -112,7 +112,7 @@ class RowBlock:
         return sweep
 
     def of(self, wanted: Derived | None) -> object:
-        """The design, or what is derived from it, which is kept until another is asked for."""
+        """The design, or what is derived from it, which is kept until another is needed."""
         if wanted is None:
             return self.design
         if self._derived is None or self._derived[0] != wanted.key:

@@ -71,7 +71,7 @@ class Swept(Design):
             )  # fmt: skip
             return pull, curvature, sweep
 
-        # All that needs the interpreter comes before any thread begins: two that ask for it in turn
+        # All that needs the interpreter comes before any thread begins: two that need it in turn
         # wait for each other longer than a small sweep takes.
         sums = [prepared(part) for part in threads.shares(rows, self.nbytes)]
         threads.each(call, [sweep for _, _, sweep in sums])

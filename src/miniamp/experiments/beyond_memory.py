@@ -46,7 +46,7 @@ FOUND = 3.0
 
 
 def tasks(scale: Scale) -> list[Task]:
-    """One task a design and seed."""
+    """One task per design and seed."""
     size = scale.choose(400, 120)
     return [
         Task(design, f"{HERE}:compared", {"design": design, "seed": seed, "size": size})
@@ -86,8 +86,8 @@ def _mini_amp(problem: Problem, size: int) -> Posterior:
 def _row(kind: str, problem: Problem, belief: Posterior, seed: int, share: float = np.nan) -> Row:
     std = np.sqrt(belief.var)
     inside = np.abs(belief.mean - problem.truth) <= NINETY * std
-    # Chosen by the belief, not by the truth, so that a calibrated belief covers as it says; those
-    # that are surely zero would be covered by any interval.
+    # Chosen by the belief, not by the truth, so that a calibrated belief covers as often as
+    # it claims; those that are surely zero would be covered by any interval.
     found = np.abs(belief.mean) > FOUND * std
     return {
         "kind": kind,
@@ -110,7 +110,7 @@ def _lasso(Phi: Array, y: Array, seed: int) -> Array:
 
 
 def draw(tables: Tables) -> Canvas:
-    """Errors above, coverage below, a column a design."""
+    """Errors above, coverage below, one column per design."""
     from matplotlib.figure import Figure as Canvas
 
     made = Canvas(figsize=(10.0, 5.6), layout="constrained")
@@ -127,7 +127,7 @@ def draw(tables: Tables) -> Canvas:
 
 
 def _draw_design(top: Axes, low: Axes, table: Table) -> None:
-    # r = 0 has no place on a logarithmic axis: it stands where the ticks say so.
+    # r = 0 has no place on a logarithmic axis: its tick is labelled.
     dial, style = table.where(kind=DIAL), look.style(0)
     places = np.arange(len(SHARES), dtype=float)
     for ax, value in ((top, "mse"), (low, "coverage")):

@@ -45,7 +45,7 @@ MODELS = {
 
 
 def tasks(scale: Scale) -> list[Task]:
-    """Theory, then one task a model, batch size and seed."""
+    """Theory, then one task per model, batch size and seed."""
     size = scale.choose(2000, 400)
     sizes = scale.choose(SIZES, (0.5, 1.0))
     found = [
@@ -76,7 +76,7 @@ def simulated(model: str, alpha_b: float, seed: int, size: int) -> list[Row]:
 
 
 def draw(tables: Tables) -> Canvas:
-    """A panel a model."""
+    """One panel per model."""
     made, axes = look.figure(10.0, 3.9, len(MODELS))
     handles: dict[str, Line2D] = {}
     for ax, (name, model), mark in zip(axes, MODELS.items(), "abc", strict=True):

@@ -19,7 +19,7 @@ PRIOR, CHANNEL = priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-8)
 
 
 def tasks(scale: Scale) -> list[Task]:
-    """One task a strip of sparsities, one for the edges."""
+    """One task per strip of sparsities, one for the edges."""
     levels = np.round(np.linspace(0.02, 0.6, scale.choose(59, 15)), 6)
     points = scale.choose(161, 41)
     return [
@@ -89,7 +89,7 @@ def draw(tables: Tables) -> Canvas:
 
 
 def judge(tables: Tables, _: Scale) -> list[Claim]:
-    """The edges at rho = .3 are the paper's, and the grid says the same as the edges."""
+    """The edges at rho = .3 are the paper's, and the grid agrees with the edges."""
     table, edges_ = tables["errors"], tables["edges"]
     at = int(np.argmin(np.abs(edges_["rho"] - 0.3)))
     low = dict(zip(edges_["rho"], edges_["information"], strict=True))

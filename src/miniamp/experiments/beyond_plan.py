@@ -24,7 +24,7 @@ LINE, PICK, OFFLINE, ONLINE = "stream", "pick", "offline", "online"
 
 
 def tasks(scale: Scale) -> list[Task]:
-    """One task a noise level."""
+    """One task per noise level."""
     points = scale.choose(80, 24)
     return [Task("rows", f"{HERE}:needed", {"noise": n, "points": points}) for n in NOISES]
 
@@ -59,7 +59,7 @@ def needed(noise: float, points: int) -> list[Row]:
 
 
 def draw(tables: Tables) -> Canvas:
-    """One line a noise level, from online on the left to offline on the right."""
+    """One line per noise level, from online on the left to offline on the right."""
     table = tables["rows"]
     made, (ax,) = look.figure(6.0, 4.2)
     for i, noise in enumerate(NOISES):

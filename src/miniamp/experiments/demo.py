@@ -31,7 +31,7 @@ RHO, NOISE, ALPHA_B, ALPHA = 0.3, 1e-8, 0.35, 3.0
 #: Near a threshold the iteration wanders at an error that is fine all the same (errata E4).
 STOP = Stop(max_iter=300, tol=1e-7)
 
-#: Colours that the colour-blind can tell apart (Okabe and Ito), and markers for print.
+#: Colours that the colour-blind can distinguish (Okabe and Ito), and markers for print.
 LOOKS = {
     "Mini-AMP": ("#0072B2", "o"),
     "ADF": ("#E69F00", "s"),
@@ -75,7 +75,7 @@ class Demo:
 
     @property
     def batches(self) -> int:
-        """Batches until there are at least ALPHA rows a coefficient."""
+        """Batches until there are at least ALPHA rows per coefficient."""
         return int(np.ceil(ALPHA / ALPHA_B))
 
     @property

@@ -157,7 +157,7 @@ def reproduce(
 
 
 def gather(name: str, tasks: Sequence[Task], out: Path) -> None:
-    """Write one table a panel from the tasks that are finished."""
+    """Write one table per panel from the tasks that are finished."""
     rows: dict[str, list[Row]] = {}
     for task in tasks:
         rows.setdefault(task.panel, []).extend(finished(task, out / ".parts" / name) or [])

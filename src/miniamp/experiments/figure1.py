@@ -101,7 +101,7 @@ STYLES = {a: look.style(i) for i, a in enumerate((*SIZES, 0.25))}
 
 
 def tasks(scale: Scale) -> list[Task]:
-    """Theory first, then one task a panel, batch size and seed."""
+    """Theory first, then one task per panel, batch size and seed."""
     size = scale.choose(2000, 500)
     found = [Task(panel, f"{HERE}:predicted", {"panel": panel}) for panel in PANELS]
     found += [
@@ -253,7 +253,7 @@ def _follows(name: str, panel: Panel, table: Table, runs: Table, a: float, close
     expected = table.where(kind=THEORY, alpha_b=a)
     off = deviation(runs, expected, least=panel.least, leave_out=near)
     everywhere = deviation(runs, expected, least=panel.least)
-    # Where theory says zero and no threshold is near, zero it must be.
+    # Where theory predicts zero and no threshold is near, zero it must be.
     k, median, _, _ = medians(runs, "batch", "mse")
     zero = (expected["mse"] <= panel.least) & ~np.isin(k, near)
     zeros = bool(np.all(median[zero] <= panel.least))
@@ -265,7 +265,7 @@ def _follows(name: str, panel: Panel, table: Table, runs: Table, a: float, close
         places = ", ".join(f"{place:.0f}" for place in near)
         there = median[np.isin(k, near)]
         with_it = f"with it {everywhere.mean:.3f}"
-        if not everywhere.points:  # theory says zero there
+        if not everywhere.points:  # theory predicts zero there
             with_it = f"largest median there {there.max():.1e}"
         note = (
             f"without batch{'es' * (len(near) > 1)} {places}, whose threshold S_k is within "

@@ -30,7 +30,7 @@ S = (0.318872, 0.333799, 0.354218, 0.381931, 0.420741, 0.480210)
 
 
 def tasks(scale: Scale) -> list[Task]:
-    """One task a batch of the landscape, one a strip of the diagram, one for its edges."""
+    """One task per batch of the landscape, per strip of the diagram, and one for its edges."""
     points = scale.choose(600, 200)
     sizes = np.round(np.linspace(0.25, 0.5, scale.choose(126, 26)), 6)
     return [
@@ -201,7 +201,7 @@ def _list(values: Array) -> str:
 
 
 def _between(table: Table, t: Array, s: Array) -> float:
-    """Share of the diagram where the verdict is what the edges say."""
+    """Share of the diagram where the verdict agrees with the edges."""
     k = table["batch"].astype(int)
     known = k <= len(t)
     a, at = table["alpha_b"][known], k[known] - 1

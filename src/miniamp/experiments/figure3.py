@@ -192,7 +192,7 @@ def _symmetric(table: Table) -> Claim:
 
 
 def _escapes(table: Table, growth: Table, scale: Scale) -> Claim:
-    """A finite problem leaves the symmetric point: a small overlap grows as the theory says.
+    """A finite problem leaves the symmetric point: a small overlap grows as predicted.
 
     When it has grown depends on what it starts from, which for AMP is the tolerance at which a
     batch is stopped; so the growth is compared, and the escape reported.

@@ -20,7 +20,7 @@ HERE = "miniamp.experiments.figure4"
 PRIOR, CHANNEL = priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-8)
 ALPHA_B, BATCHES = 0.35, 8
 
-#: Iterations a batch; 0 stands for as many as it takes.
+#: Iterations per batch; 0 stands for as many as it takes.
 ITERATIONS = (1, 2, 5, 10, 25, 50, 100, 0)
 
 #: The marker of as many as it takes: 100 are as good, and both must be seen.
@@ -41,7 +41,7 @@ NEAR, FEELS = np.array([4.0, 5.0]), 25
 
 
 def tasks(scale: Scale) -> list[Task]:
-    """Theory first, then one task a limit and seed."""
+    """Theory first, then one task per limit and seed."""
     size = scale.choose(2000, 500)
     return [
         Task("errors", f"{HERE}:predicted", {"t_max": t}) for t in ITERATIONS
@@ -53,7 +53,7 @@ def tasks(scale: Scale) -> list[Task]:
 
 
 def predicted(t_max: int) -> list[Row]:
-    """State evolution stopped after t_max iterations a batch."""
+    """State evolution stopped after t_max iterations per batch."""
     curve = theory.learning_curve(PRIOR, CHANNEL, ALPHA_B, batches=BATCHES, t_max=t_max or None)
     return [{"t_max": t_max, **row} for row in curve_rows(THEORY, curve, alpha_b=ALPHA_B)]
 
@@ -66,7 +66,7 @@ def simulated(t_max: int, seed: int, size: int) -> list[Row]:
 
 
 def draw(tables: Tables) -> Canvas:
-    """Errors against rows, one line a limit."""
+    """Errors against rows, one line per limit."""
     table = tables["errors"]
     made, (ax,) = look.figure(5.6, 4.2)
     ax.set_yscale("log")

@@ -144,7 +144,7 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """What the summary says: yes, no, not run, or how a contest aside ended."""
+        """The word in the summary: yes, no, not run, or how a contest aside ended."""
         if self.agrees is None:
             return "not run"
         if self.aside:

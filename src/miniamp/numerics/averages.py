@@ -238,7 +238,7 @@ def local(
     """log-partition, g and -dg where V is tiny, from a polynomial through f around omega.
 
     Differences of f would drown in its rounding over +- sqrt(V); a polynomial over a tenth of the
-    scale has derivatives good to 1e-10. The last array says where f is smooth enough for this.
+    scale has derivatives good to 1e-10. The last array is true where f is smooth enough for this.
     """
     rows = np.arange(omega.size)
     reach = _NEIGHBOURHOOD * scale

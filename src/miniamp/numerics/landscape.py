@@ -191,7 +191,7 @@ def _golden(tilted: Tilted, low: Array, high: Array) -> tuple[Array, Array]:
 
 
 def _drop(at_middle: Array, at_low: Array, at_high: Array) -> Array:
-    """How far the integrand falls to the ends of a bracket; an end without mass tells nothing."""
+    """How far the integrand falls to the ends of a bracket; an end without mass does not count."""
     ends = np.stack([at_low, at_high])
     seen = np.where(np.isfinite(ends), ends, np.inf).min(axis=0)
     return np.where(np.isfinite(seen), at_middle - seen, np.inf)

@@ -46,8 +46,8 @@ Kind = TypeVar("Kind", bound=BasePrior)
 def by_name(kind: type[Kind] = ScalarPrior) -> dict[str, type[Kind]]:  # type: ignore[assignment]
     """The priors that have a name, of coefficients or (`kind=RowPrior`) of rows.
 
-    Whatever lists priors asks here: one that this package exports and that has a `name` is known to
-    estimators, the command line and reports. `default()` of the class is what the name stands for.
+    All lists of priors come from here: one that this package exports and that has a `name` is known
+    to estimators, the command line and reports. `default()` is what the name stands for.
 
     Examples
     --------

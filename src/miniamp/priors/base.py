@@ -25,7 +25,7 @@ class Components(NamedTuple):
 
 
 class BasePrior(Parametric, ABC):
-    """What algorithms ask of any prior: of a coefficient, of a row, or with an intercept."""
+    """What algorithms need of any prior: of a coefficient, of a row, or with an intercept."""
 
     #: Hyper-parameters that measure how wide the prior is, and the power of x they are in:
     #: {"var": 2}, since a variance is in squared units of x.
@@ -53,7 +53,7 @@ class BasePrior(Parametric, ABC):
         """Draws under the tilt (A, B), of shape `size`; without a tilt, from the prior itself."""
 
     def no_tilt(self, size: int) -> Tilt:
-        """The tilt that says nothing, for `size` coefficients."""
+        """The empty tilt, for `size` coefficients."""
         return Tilt.none(size)
 
     def at(self, where: Places, size: int) -> BasePrior:
@@ -148,7 +148,7 @@ class ScalarPrior(BasePrior):
     def components(self) -> Components | None:
         """This prior as a finite mixture of Gaussians and points, None where it is not one.
 
-        Only asked of a prior with shared hyper-parameters. The theory is then exact at any scale.
+        Only for shared hyper-parameters. The theory is then exact at any scale.
         """
         return None
 

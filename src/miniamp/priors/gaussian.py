@@ -111,7 +111,7 @@ class WithIntercept(BasePrior):
     inner : ScalarPrior
         Prior of the other coefficients; its hyper-parameters are shared, or one per coefficient.
     intercept_var : float
-        Variance of the intercept: wide, so that it says nothing.
+        Variance of the intercept: wide, so that it hardly matters.
 
     Examples
     --------
@@ -142,7 +142,7 @@ class WithIntercept(BasePrior):
         return () if shared else (self.inner.shape[0] + 1,)
 
     def no_tilt(self, size: int) -> Tilt:
-        """The tilt that says nothing, for `size` coefficients, the intercept among them."""
+        """The empty tilt, for `size` coefficients, the intercept among them."""
         return Tilt(np.zeros(size), np.zeros(size))
 
     def at(self, where: Places, size: int) -> BasePrior:
@@ -174,7 +174,7 @@ class WithIntercept(BasePrior):
         return self._joined(mean, last_mean), self._joined(var, last_var)
 
     def kernel(self, size: int) -> Kernel | None:
-        # Kept, since every iteration asks: at N = 20,000 the table takes half of an update.
+        # Kept, since every iteration needs it: at N = 20,000 the table takes half of an update.
         if self._kept is None or len(self._kept.parameters) != size:
             self._kept = self._made(size)
         return self._kept

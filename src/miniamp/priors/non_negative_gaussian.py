@@ -16,7 +16,7 @@ from miniamp.priors.gaussian import gaussian_log_partition
 
 #: The fit does not go further than this (in mean / standard deviation) towards an exponential
 #: distribution, which is the limit -inf and from which it then differs by 1 % in the variance:
-#: beyond, mean and var run away together and say nothing new.
+#: beyond, mean and var run away together to no effect.
 _NEAREST_EXPONENTIAL = -20.0
 #: How far one step may move a single hyper-parameter, in factors of var and in widths for the mean.
 _REACH = 1e3

@@ -24,7 +24,7 @@ WEAKEST = 1e-4
 #: ... and ends where the error has reached its floor, or at this many times 1/Var x.
 STRONGEST = 1e32
 #: A first iteration that adds less precision than this, in units of 1/Var x, adds none: the channel
-#: cannot tell z from -z, and nothing breaks the symmetry.
+#: cannot distinguish z from -z, and nothing breaks the symmetry.
 BLIND = 1e-13
 #: The chance overlap that leaves a point where nothing is known, in units of 1/Var x.
 SEED = 1e-9

@@ -21,7 +21,7 @@ from miniamp.theory.typical import ConvergedBatch
 PATIENCE = 5_000
 TOLERANCE = 1e-10
 #: log2 of the histories that are sampled where the law of a coefficient is not Gaussian: the error
-#: in the long run is then right to 2 or 3 %, as `standard_error` says.
+#: in the long run is then right to 2 or 3 %, as `standard_error` shows.
 LOG2_HISTORIES = 15
 #: Ages that are sampled more often than they occur, in units of 1/(1 - forget).
 RECENT = 3.0

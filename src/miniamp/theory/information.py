@@ -1,4 +1,4 @@
-"""Information along a stream: what a batch tells, what is kept of it, and its log-evidence."""
+"""Information along a stream: what a batch adds, what is kept of it, and its log-evidence."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def information_curve(
     optimal: bool = False,
     design: Spectrum | None = None,
 ) -> InformationCurve:
-    """What each batch of a stream tells of the coefficients, and what is thrown away after it.
+    """What each batch of a stream adds about the coefficients, and what is thrown away after it.
 
     With E_k and lambda_k after batch k, and i of `mutual_information`,
 
@@ -78,16 +78,21 @@ def information_curve(
     )
     scalar, alpha = scalar_channel(prior), float(curve.alpha[0])
     before = np.concatenate([[0.0], curve.lam[:-1]])
-    told = np.array(
+    both = np.array(
         [
             mutual_information(prior, channel, mse, alpha, lam, design=design)
             for mse, lam in zip(curve.mse, before, strict=True)
         ]
     )
-    gained = told - scalar.information(before)
+    gained = both - scalar.information(before)
     noise = np.nan if design is not None else _noise_entropy(channel, scalar.power)
     return InformationCurve(
-        curve.alpha, curve.mse, told, scalar.information(curve.lam), gained, -gained - alpha * noise
+        curve.alpha,
+        curve.mse,
+        both,
+        scalar.information(curve.lam),
+        gained,
+        -gained - alpha * noise,
     )
 
 
@@ -125,9 +130,9 @@ def expected_log_evidence(
     lam = checks.number("lam", lam, least=0.0)
     mse = _error(Balance(prior, channel, lam), alpha, optimal)
     scalar = scalar_channel(prior)
-    told = float(mutual_information(prior, channel, mse, alpha, lam))
+    both = float(mutual_information(prior, channel, mse, alpha, lam))
     noise = _noise_entropy(channel, scalar.power)
-    return -(told - float(scalar.information(lam))) - alpha * noise
+    return -(both - float(scalar.information(lam))) - alpha * noise
 
 
 def y_mmse(

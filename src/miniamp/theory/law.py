@@ -125,7 +125,7 @@ class Law:
 
     @property
     def matched(self) -> bool:
-        """Whether the posterior is the true one, so that one number says it all."""
+        """Whether the posterior is the true one, so that one number is enough."""
         return self.truth is None and self.lam == self.gamma == self.signal
 
     @cached_property

@@ -250,7 +250,7 @@ def number_of_batches(alpha_b: float, batches: int | None, alpha_max: float | No
     if (batches is None) == (alpha_max is None):
         raise checks.refuse(
             "batches, alpha_max", f"{batches} and {alpha_max}", "exactly one of them",
-            "say how many batches, or how many rows over coefficients in all",
+            "give the number of batches, or the rows over coefficients in all",
         )  # fmt: skip
     if batches is not None:
         return checks.count("batches", batches)

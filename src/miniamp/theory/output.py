@@ -1,4 +1,4 @@
-"""The output channel: what a row tells of z = Phi_mu . x that is known up to an error."""
+"""The output channel: what a row adds about z = Phi_mu . x, which is known up to an error."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class OutputChannel(RowGain):
     """delta(E) and its half integral J(E), for z ~ N(0, power) known up to an error E.
 
     delta = E g^2 = E(-dg) is what a row adds to the precision of every coefficient. J is what y
-    tells of z beyond what is known, in nats: J = -E log Z_z - H[P(y | z)], dJ/dE = delta/2.
+    adds to what is known of z, in nats: J = -E log Z_z - H[P(y | z)], dJ/dE = delta/2.
 
     Examples
     --------
@@ -255,7 +255,7 @@ def output_channel(channel: Given, power: float) -> OutputChannel:
 
 
 def checked_channel(name: str, channel: Given) -> Channel:
-    """`channel`, if the theory can speak of it: a channel that treats every row alike."""
+    """`channel`, if it has a theory: a channel that treats every row alike."""
     if not isinstance(channel, Channel):
         raise checks.refuse(
             name, repr(channel), "a channel such as channels.Gaussian(var=0.01)",

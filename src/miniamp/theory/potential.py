@@ -32,7 +32,7 @@ def mutual_information(
     lam: Given = 0.0,
     design: Spectrum | None = None,
 ) -> Array:
-    """i_RS^b(E), in nats per coefficient: what rows and tilt together tell of x.
+    """i_RS^b(E), in nats per coefficient: rows and tilt together about x.
 
         i(E) = I_x(lambda + alpha delta(E)) - alpha delta(E) E/2 + alpha J(E),
 

@@ -28,8 +28,8 @@ STRONG = 1e13
 #: Quadrature over b reaches this many standard deviations of the prior: far enough for heavy tails,
 #: at the cost of a few panels.
 TAIL = 300.0
-#: Stands for an infinite lambda Var x: a discrete prior has long been told apart, a continuous one
-#: has reached errors that stand for none.
+#: Stands for an infinite lambda Var x: the points of a discrete prior are long known, a
+#: continuous one has reached errors that stand for none.
 INFINITE = 1e33
 #: Within this many noise scales of 0 the density of b keeps its digits whatever the prior.
 NEAR = 40.0
@@ -48,7 +48,7 @@ Made = TypeVar("Made")
 
 
 class ScalarChannel:
-    """epsilon(lambda) and I_x(lambda) of one prior, tabulated as they are asked for.
+    """epsilon(lambda) and I_x(lambda) of one prior, tabulated where they are needed.
 
     I_x is half the integral of epsilon (the I-MMSE relation): all its terms are positive, where the
     definition subtracts numbers of size lambda.
@@ -91,7 +91,7 @@ class ScalarChannel:
     def decay(self) -> float:
         """-d log epsilon/d lambda for large lambda: positive for discrete priors, else 0.
 
-        The nearest two points, a distance d apart, are told apart with error exp(-lambda d^2/8).
+        The nearest two points, a distance d apart, are distinguished with error exp(-lambda d^2/8).
         """
         if self.parts is None or self.parts.variances.any():
             return 0.0
@@ -296,7 +296,7 @@ def scalar_channel(prior: Given) -> ScalarChannel:
 
 
 def checked_prior(name: str, prior: Given) -> ScalarPrior:
-    """`prior`, if the theory can speak of it: scalar, and the same for every coefficient."""
+    """`prior`, if it has a theory: scalar, and the same for every coefficient."""
     if not isinstance(prior, ScalarPrior):
         raise checks.refuse(
             name, repr(prior), "a scalar prior such as priors.GaussBernoulli(rho=0.1)",

@@ -22,7 +22,7 @@ class RowPrior(BasePrior):
 
     A tilt exp(-x'Ax/2 + B'x) has one A (R, R) for all rows and one B (N, R), one row per row.
     Covariances come as (R, R) where all rows share one and as (N, R, R) otherwise; message passing
-    asks only for `totals`, which never needs N R^2 numbers at once.
+    uses only `totals`, which never needs N R^2 numbers at once.
     """
 
     dim: int
@@ -33,7 +33,7 @@ class RowPrior(BasePrior):
         return cls(dim)  # type: ignore[call-arg]  # every named prior of rows takes dim first
 
     def no_tilt(self, size: int) -> Tilt:
-        """The tilt that says nothing, for `size` rows."""
+        """The empty tilt, for `size` rows."""
         return Tilt(np.zeros((self.dim, self.dim)), np.zeros((size, self.dim)))
 
     @abstractmethod
@@ -76,7 +76,7 @@ class RowPrior(BasePrior):
         """Posterior probability that a row is not exactly zero, (N,)."""
         return np.ones(np.shape(B)[:-1])
 
-    # What state evolution asks; a closed form overrides the average over given draws.
+    # For state evolution; a closed form overrides the average over given draws.
 
     def overlap(self, A: Array, rows: Array, noise: Array) -> Array:
         """E x eta(A, B)' for B ~ N(A x, A), over rows (n, R) of the prior and normals (n, R)."""
@@ -119,7 +119,7 @@ class RowPrior(BasePrior):
         return array if array.ndim == 2 else array * np.eye(self.dim)
 
     def _rows(self, size: Size, B: ArrayOrFloat) -> tuple[Array, tuple[int, ...]]:
-        """B spread over the rows asked for, and their shape."""
+        """B spread over the wanted rows, and their shape."""
         if size is None:
             shape = np.broadcast_shapes(np.shape(B), (self.dim,))
         else:

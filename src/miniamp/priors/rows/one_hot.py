@@ -40,7 +40,7 @@ class OneHot(RowPrior):
         vector = np.array(checks.vector("weights", given, size=self.dim))
         if (vector < 0.0).any() or vector.sum() <= 0.0:
             raise checks.refuse(
-                "weights", vector, "numbers >= 0 that are not all 0", "give one weight a cluster"
+                "weights", vector, "numbers >= 0 that are not all 0", "give one weight per cluster"
             )
         self.weights: Array = vector / vector.sum()
         self.weights.setflags(write=False)

@@ -29,7 +29,7 @@ State = TypeVar("State")
 
 
 class ColumnLaw(Protocol[State]):
-    """What a typical batch of columns asks of a law."""
+    """What a typical batch of columns needs of a law."""
 
     def entry(self, alpha: float, informed: bool) -> State:
         """The estimate before the first iteration."""
@@ -263,7 +263,7 @@ def offline_curve(
 
 
 def as_mixture(prior_u: RowPrior, prior_v: RowPrior, noise: float) -> Mixture:
-    """The model as a mixture with exchangeable labels, or an error that says why it is none."""
+    """The model as a mixture with exchangeable labels, or an error with the reason."""
     mixture = maybe_mixture(prior_u, prior_v, noise)
     if mixture is None:
         raise checks.refuse(
@@ -327,7 +327,7 @@ def _curve(
         [
             after
             for sizes in streams
-            # A law that forgets is of another kind, which the types of a belief do not tell.
+            # A law that forgets is of another kind, which the types of a belief do not show.
             for after, _ in stream(  # type: ignore[misc]
                 law, (kind(alpha, informed) for alpha in sizes), stop
             )

@@ -35,21 +35,11 @@ _NARROW = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """A Gaussian mixture as the theory sees it.
+    """A Gaussian mixture as the theory sees it."""
 
-    Parameters
-    ----------
-    R : int
-        Number of clusters.
-    noise : float
-        Delta, the variance of the noise.
-    var : float
-        Variance of an entry of U; only noise/var matters, and errors are relative to var.
-    """
-
-    R: int
-    noise: float
-    var: float = 1.0
+    R: int  #: number of clusters
+    noise: float  #: Delta, the variance of the noise
+    var: float = 1.0  #: of an entry of U; only noise/var matters, and errors are relative to var
 
     @property
     def delta(self) -> float:
@@ -92,14 +82,6 @@ class LabelLaw:
 
     where q is the excess overlap of a softmax.
 
-    Parameters
-    ----------
-    mixture : Mixture
-    a : float
-        The eigenvalue of lambda_V that tells the labels apart.
-    columns : float
-        Columns seen per row of U, as far as they still count.
-
     Examples
     --------
     >>> LabelLaw(Mixture(R=5, noise=0.1)).mse
@@ -107,8 +89,8 @@ class LabelLaw:
     """
 
     mixture: Mixture
-    a: float = 0.0
-    columns: float = 0.0
+    a: float = 0.0  #: the eigenvalue of lambda_V that distinguishes the labels
+    columns: float = 0.0  #: seen per row of U, as far as they still count
 
     def scaled(self, factor: float) -> MatrixLaw:
         """The law with all that is known counted `factor` times.
@@ -129,7 +111,7 @@ class LabelLaw:
 
     @property
     def overlap(self) -> float:
-        """The eigenvalue of lambda_V that tells the labels apart."""
+        """The eigenvalue of lambda_V that distinguishes the labels."""
         return self.a
 
     @property

@@ -76,21 +76,6 @@ class MatrixLaw:
     precision for precision/Delta. Priors may differ from the true ones; the noise may not, since
     the Onsager term of AMP uses the believed one.
 
-    Parameters
-    ----------
-    prior_u, prior_v : RowPrior
-        Believed priors of the rows of U and V.
-    noise : float
-        Delta.
-    draws_u, draws_v : Draws
-        Points that stand for the true rows.
-    lam : Overlaps
-        lambda_V.
-    columns : float
-        Columns seen per row of U.
-    matched : bool
-        Whether the priors are the true ones and nothing was forgotten.
-
     Examples
     --------
     >>> from miniamp import absorb, priors
@@ -101,14 +86,14 @@ class MatrixLaw:
     (True, 0.06)
     """
 
-    prior_u: RowPrior
-    prior_v: RowPrior
-    noise: float
-    draws_u: Draws
+    prior_u: RowPrior  #: believed prior of the rows of U
+    prior_v: RowPrior  #: believed prior of the rows of V
+    noise: float  #: Delta
+    draws_u: Draws  #: points that stand for the true rows
     draws_v: Draws
-    lam: Overlaps
-    columns: float = 0.0
-    matched: bool = True
+    lam: Overlaps  #: lambda_V
+    columns: float = 0.0  #: seen per row of U
+    matched: bool = True  #: whether the priors are the true ones and nothing was forgotten
 
     @classmethod
     def replicates(

@@ -123,11 +123,11 @@ def transitions(
 #: where there is none), and how far apart their overlaps must be, in units of the prior's power.
 SCAN, LOWEST, APART = 14, 0.05, 0.02
 #: The search ends at this share of the threshold: with 2^13 points the edges of two seeds differ by
-#: 2 %, and what begins later cannot be told from a continuous transition.
+#: 2 %, and what begins later cannot be distinguished from a continuous transition.
 NEAR = 0.95
 #: Bisections of an edge: 1 % of the distance between two of those values.
 HALVINGS = 5
-#: Stops of the fixed points that only have to be told apart.
+#: Stops of the fixed points that only have to be distinguished.
 ROUGH = Stop(max_iter=400, tol=1e-6)
 
 
@@ -151,9 +151,9 @@ def searched(law: MatrixLaw) -> Transitions:
 def _gap(law: MatrixLaw, alpha: float) -> tuple[bool, bool]:
     """Whether the informed fixed point is another one, and whether its free energy is lower."""
     kinds = (ConvergedColumns[Overlaps](float(alpha), informed) for informed in (False, True))
-    blank, told = (absorb(law, kind, ROUGH)[0] for kind in kinds)
-    apart = told.power - blank.power > APART * law.mse
-    return bool(apart), bool(apart and law.energy(told) < law.energy(blank))
+    blank, informed = (absorb(law, kind, ROUGH)[0] for kind in kinds)
+    apart = informed.power - blank.power > APART * law.mse
+    return bool(apart), bool(apart and law.energy(informed) < law.energy(blank))
 
 
 def _edge(law: MatrixLaw, outside: float, within: float, which: int) -> float:
