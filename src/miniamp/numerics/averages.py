@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from miniamp.arrays import Array
-from miniamp.numerics.panels import Index, integrate
+from miniamp.numerics.panels import Index, halved, integrate
 
 #: What lies below exp(-DROP) of the largest value is left out: 3e-20.
 DROP = 45.0
@@ -101,12 +101,8 @@ def tilted(
     ends = []
     for sign in (-1.0, 1.0):
         far = np.log(np.abs(_shifted_arcsinh(t0, sign * reach)))
-        near = far - _SHARPEST
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (near + far)
-            beyond = log_integrand(sign * np.exp(middle))[0] < top - DROP
-            near, far = np.where(beyond, near, middle), np.where(beyond, middle, far)
-        ends.append(sign * np.exp(far))
+        above = lambda s, sign=sign: log_integrand(sign * np.exp(s))[0] >= top - DROP  # noqa: E731
+        ends.append(sign * np.exp(halved(above, far - _SHARPEST, far, _HALVINGS)[1]))
     low, high = ends
     spacing = (high - low) / (NODES - 1)
     values, step = log_integrand(low + spacing * np.arange(NODES).reshape(-1, *([1] * t0.ndim)))
@@ -195,11 +191,8 @@ def moments(f: RowFunction, omega: Array, V: Array) -> tuple[Array, Array, Array
             np.minimum(seen.min(axis=0), peak) if sign < 0.0 else np.maximum(seen.max(axis=0), peak)
         )
         outside = inside + sign * first_gap
-        for _ in range(_END_HALVINGS):
-            middle = 0.5 * (inside + outside)
-            above = log_density(middle, rows) > top - _ANY_DROP
-            inside, outside = np.where(above, middle, inside), np.where(above, outside, middle)
-        ends.append(outside)
+        above = lambda t: log_density(t, rows) > top - _ANY_DROP  # noqa: E731
+        ends.append(halved(above, inside, outside, _END_HALVINGS)[1])
     return _summed(f, omega, V, peak, *ends)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array
-from miniamp.numerics.panels import Index, Panels, integrate
+from miniamp.numerics.panels import Index, Panels, halved, integrate
 
 Flags: TypeAlias = NDArray[np.bool_]
 
@@ -214,12 +214,9 @@ def _reach(
     # nodes do not see an end that lies just beyond the last of them.
     past = np.isneginf(tilted.height(i, side * high)) & (high < side * (end - tilted.centre))
     ends = i[past & np.isfinite(tilted.height(i, side * low))]
-    inside, outside = low[ends], high[ends]
-    for _ in range(_END_STEPS if ends.size else 0):
-        middle = 0.5 * (inside + outside)
-        exists = np.isfinite(tilted.height(ends, side * middle))
-        inside, outside = np.where(exists, middle, inside), np.where(exists, outside, middle)
-    high[ends] = outside
+    if ends.size:
+        exists = lambda t: np.isfinite(tilted.height(ends, side * t))  # noqa: E731
+        high[ends] = halved(exists, low[ends], high[ends], _END_STEPS)[1]
     return np.asarray(high)
 
 

@@ -84,12 +84,23 @@ class Panels:
         integral = legendre.legint(_TO_SERIES @ self.density[panel].T, lbnd=-1)
         goal = rng.random(owner.size) * legendre.legval(1.0, integral, tensor=False)
         low, high = np.full(owner.size, -1.0), np.ones(owner.size)
-        for _ in range(_INVERSION_STEPS):
-            middle = 0.5 * (low + high)
-            below = legendre.legval(middle, integral, tensor=False) < goal
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        low, high = halved(
+            lambda t: np.asarray(legendre.legval(t, integral, tensor=False) < goal),
+            low, high, _INVERSION_STEPS,
+        )  # fmt: skip
         width = self.high[panel] - self.low[panel]
         return np.asarray(self.low[panel] + 0.5 * (1.0 + 0.5 * (low + high)) * width)
+
+
+def halved(
+    keep: Callable[[Array], NDArray[np.bool_]], inside: Array, outside: Array, steps: int
+) -> tuple[Array, Array]:
+    """`inside`, where `keep` is true, and `outside`, brought together where it ends."""
+    for _ in range(steps):
+        middle = 0.5 * (inside + outside)
+        kept = keep(middle)
+        inside, outside = np.where(kept, middle, inside), np.where(kept, outside, middle)
+    return inside, outside
 
 
 def integrate(

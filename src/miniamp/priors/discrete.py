@@ -6,15 +6,15 @@ from collections.abc import Collection
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.random import Generator
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given, Size
-from miniamp.numerics.sums import choose, leading, log_weights, shares, spread
-from miniamp.priors.base import Components, ScalarPrior
+from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.numerics.sums import leading, log_weights, shares
+from miniamp.priors.base import Components
+from miniamp.priors.gaussian_mixture import FiniteMixture
 
 
-class Discrete(ScalarPrior):
+class Discrete(FiniteMixture):
     """One of K points, with given probabilities.
 
     Parameters
@@ -51,25 +51,9 @@ class Discrete(ScalarPrior):
         A, B = np.asarray(A), np.asarray(B)
         return np.asarray(log_sum + at_best + best * (B - 0.5 * A * best))
 
-    def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
-        _, share, best, _ = self._terms(A, B)
-        mean, var = spread(share, self.points - best[..., None])
-        return best + mean, var
-
-    def probabilities(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        """Posterior probability of each point, along a last axis of length K."""
-        return self._terms(A, B)[1]
-
-    def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        return np.asarray(np.sum(self.probabilities(A, B), axis=-1, where=self.points != 0.0))
-
-    def sample(
-        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
-    ) -> Array:
-        shape = self._shape_of(size, A, B)
-        chosen = choose(rng, self.probabilities(A, B), shape)
-        points = np.broadcast_to(self.points, (*shape, self.points.shape[-1]))
-        return leading(points, chosen)[..., 0]
+    def _parts(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array, Array]:
+        share = self._terms(A, B)[1]
+        return share, np.broadcast_to(self.points, share.shape), np.zeros(share.shape)
 
     def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
         """The prior after one EM step: weights are mean posterior probabilities; points stay."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection
 from typing import ClassVar, Self
 
@@ -15,7 +16,43 @@ from miniamp.priors.base import Components, ScalarPrior
 from miniamp.priors.gaussian import gaussian_log_partition, gaussian_moments
 
 
-class GaussianMixture(ScalarPrior):
+class FiniteMixture(ScalarPrior):
+    """A prior of several components, each a Gaussian or a point."""
+
+    @abstractmethod
+    def components(self) -> Components: ...
+
+    @abstractmethod
+    def _parts(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array, Array]:
+        """Share, mean and variance of each component under the tilt, all of shape (..., K)."""
+
+    def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
+        share, means, variances = self._parts(A, B)
+        best = leading(means, np.argmax(share, axis=-1, keepdims=True))
+        mean, between = spread(share, means - best)
+        return best[..., 0] + mean, np.sum(share * variances, axis=-1) + between
+
+    def probabilities(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        """Posterior probability of each component, along a last axis of length K."""
+        return self._parts(A, B)[0]
+
+    def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        _, means, variances = self.components()
+        zero = (means == 0.0) & (variances == 0.0)
+        return np.asarray(np.sum(self.probabilities(A, B), axis=-1, where=~zero))
+
+    def sample(
+        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
+    ) -> Array:
+        shape = self._shape_of(size, A, B)
+        share, means, variances = self._parts(A, B)
+        full = (*shape, share.shape[-1])
+        chosen = choose(rng, share, shape)
+        mean, var = (leading(np.broadcast_to(v, full), chosen)[..., 0] for v in (means, variances))
+        return np.asarray(mean + np.sqrt(var) * rng.normal(size=shape)) if var.any() else mean
+
+
+class GaussianMixture(FiniteMixture):
     """N(means[k], vars[k]) with probability weights[k].
 
     Parameters
@@ -56,30 +93,6 @@ class GaussianMixture(ScalarPrior):
         log_terms, common = self._log_terms(A, B)
         return np.asarray(common + shares(log_terms)[0])
 
-    def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
-        share, means, variances = self._parts(A, B)
-        best = leading(means, np.argmax(share, axis=-1, keepdims=True))
-        mean, between = spread(share, means - best)
-        return best[..., 0] + mean, np.sum(share * variances, axis=-1) + between
-
-    def probabilities(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        """Posterior probability of each component, along a last axis of length K."""
-        return self._parts(A, B)[0]
-
-    def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        zero = (self.means == 0.0) & (self.vars == 0.0)
-        return np.asarray(np.sum(self.probabilities(A, B), axis=-1, where=~zero))
-
-    def sample(
-        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
-    ) -> Array:
-        shape = self._shape_of(size, A, B)
-        share, means, variances = self._parts(A, B)
-        full = (*shape, share.shape[-1])
-        chosen = choose(rng, share, shape)
-        mean, var = (leading(np.broadcast_to(v, full), chosen)[..., 0] for v in (means, variances))
-        return np.asarray(mean + np.sqrt(var) * rng.normal(size=shape))
-
     def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
         """The prior after one EM step on whatever is shared among weights, means and vars.
 
@@ -106,7 +119,6 @@ class GaussianMixture(ScalarPrior):
         return self._learned(free, weights=total / np.sum(total), means=centres, vars=spreads)
 
     def _parts(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array, Array]:
-        """Share, mean and variance of each component under the tilt, all of shape (..., K)."""
         share = shares(self._log_terms(A, B)[0])[1]
         means, variances = gaussian_moments(
             self.means, self.vars, np.asarray(A)[..., None], np.asarray(B)[..., None]

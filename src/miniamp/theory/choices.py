@@ -82,9 +82,9 @@ def _choice(
     rows, last = None, len(curve.mse) - 1
     if target is not None:
         # The last point of an online curve is the target itself, up to rounding.
-        reached = np.flatnonzero(curve.mse <= target * (1.0 + 1e-9))
-        if len(reached):
-            last = int(reached[0])
+        reached = curve.first(target * (1.0 + 1e-9))
+        if reached is not None:
+            last = reached
             rows = round(float(curve.alpha[last]) * features)
             if online_rows is not None:
                 rows = min(max(rows, 1), online_rows)

@@ -59,8 +59,13 @@ class Curve:
 
     def reaches(self, mse: float) -> float | None:
         """The first alpha at which the error is at most `mse`; None if it is not on this curve."""
+        k = self.first(mse)
+        return None if k is None else float(self.alpha[k])
+
+    def first(self, mse: float) -> int | None:
+        """The index of that alpha."""
         there = np.flatnonzero(self.mse <= mse)
-        return float(self.alpha[there[0]]) if len(there) else None
+        return int(there[0]) if len(there) else None
 
     def head(self, number: int) -> Curve:
         """The first `number` points, without iterations."""

@@ -296,11 +296,9 @@ class _Ways:
         curve = learning_curve(
             self.law.prior, self.channel, size, batches=number, design=self.design
         )
-        last, met = len(curve.mse) - 1, goal is None
-        if goal is not None:
-            there = np.flatnonzero(curve.mse <= goal * (1.0 + 1e-9))
-            if len(there):
-                last, met = int(there[0]), True
+        there = None if goal is None else curve.first(goal * (1.0 + 1e-9))
+        last = len(curve.mse) - 1 if there is None else there
+        met = goal is None or there is not None
         name = "  equal batches" if last else "  one batch"
         return Sizes(name, (size,) * (last + 1), float(curve.mse[last]), met)
 
