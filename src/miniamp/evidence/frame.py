@@ -34,16 +34,6 @@ class Frame:
     mean square of all rows so far, zeros among them, which for rare features is only known late;
     the belief then changes units with `belief.stretched(old.stretch(new))`, which is exact.
 
-    Attributes
-    ----------
-    centre, scale : (N,) arrays
-        Zero and unit of each feature; the scale is 0 while the feature has not varied.
-    started : (N,) array of bool
-        Which features have a centre.
-    counted : int or (N,) array
-        Rows that the scales were taken from, where they are followed; of sparse rows those alone
-        in which the feature is not zero.
-
     Examples
     --------
     >>> import numpy as np
@@ -58,9 +48,12 @@ class Frame:
     (array([2.]), array([1.]), array([0.5, 1. ]))
     """
 
+    #: Zero and unit of each feature, (N,) each; the scale is 0 while the feature has not varied.
     centre: Array
     scale: Array
-    started: Array
+    started: Array  #: (N,) of bool: which features have a centre
+    #: Rows that the scales were taken from, where they are followed; of sparse rows those alone in
+    #: which the feature is not zero.
     counted: int | NDArray[np.integer] = 0
 
     @classmethod

@@ -22,68 +22,29 @@ MOST_BATCHES = 1000
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """A fitted estimator as its plots see it.
+    """A fitted estimator as its plots see it."""
 
-    Attributes
-    ----------
-    name, task : str
-        Class of the estimator; "regression", "classification" or "clustering".
-    everything : sequence of dict
-        The history, one entry per batch.
-    rows_seen : int
-        Rows learned from.
-    features : list of str
-        Names of the N features.
-    classes : list of str
-        Names of the classes of a classification.
-    groups : list of str
-        Names of the K rows of `mean`: one for a regression, else classes or clusters.
-    mean, std : (K, N) arrays
-        Coefficients, or centres of clusters, and their standard deviations.
-    included : (K, N) array or None
-        Inclusion probabilities, where the prior has a spike.
-    noise : array
-        Noise variance of a clustering, one or one per feature.
-    weights : (K,) array
-        Shares of the clusters.
-    findings : list of (message, remedy)
-        What `health_` found.
-    settings : dict
-        Parameters of the estimator.
-    memory : int
-        Remembered rows.
-    tally : Tally
-        Sums over all rows; empty for a clustering.
-    summary : Summary
-        The table of coefficients or centres.
-    units : (2, N) array
-        Centre and scale of each feature; empty for a clustering.
-    origin : dict
-        Source and target, where the command line wrote them down.
-    forecast : pair (rows, errors), optional
-        A curve to be drawn beside the error.
-    """
-
-    name: str
-    task: str
-    everything: Sequence[Mapping[str, object]]
-    rows_seen: int
-    features: list[str]
-    classes: list[str]
+    name: str  #: class of the estimator
+    task: str  #: "regression", "classification" or "clustering"
+    everything: Sequence[Mapping[str, object]]  #: the history, one entry per batch
+    rows_seen: int  #: rows learned from
+    features: list[str]  #: names of the N features
+    classes: list[str]  #: names of the classes of a classification
+    #: Names of the K rows of `mean`: one for a regression, else classes or clusters.
     groups: list[str]
-    mean: Array
+    mean: Array  #: (K, N) coefficients, or centres of clusters, and their standard deviations
     std: Array
-    included: Array | None
-    noise: Array
-    weights: Array
-    findings: list[tuple[str, str]]
-    settings: dict[str, object]
-    memory: int
-    tally: Tally
-    summary: Summary
-    units: Array
-    origin: dict[str, object]
-    forecast: Given = None
+    included: Array | None  #: (K, N) inclusion probabilities, where the prior has a spike
+    noise: Array  #: noise variance of a clustering, one or one per feature
+    weights: Array  #: (K,) shares of the clusters
+    findings: list[tuple[str, str]]  #: what `health_` found
+    settings: dict[str, object]  #: parameters of the estimator
+    memory: int  #: remembered rows
+    tally: Tally  #: sums over all rows; empty for a clustering
+    summary: Summary  #: the table of coefficients or centres
+    units: Array  #: (2, N) centre and scale of each feature; empty for a clustering
+    origin: dict[str, object]  #: source and target, where the command line wrote them down
+    forecast: Given = None  #: a curve to be drawn beside the error
 
     @classmethod
     def of(cls, estimator: object) -> Self:

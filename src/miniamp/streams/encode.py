@@ -37,26 +37,13 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Rows on their way to a batch: numbers read, categories still as text.
+    """Rows on their way to a batch: numbers read, categories still as text."""
 
-    Attributes
-    ----------
-    numbers : (k,) int array
-        The stream's number of each row, counted from 0.
-    X : (k, n) array or CSR
-        The columns that are numbers.
-    texts : dict
-        The columns that are categories, (k,) objects each.
-    y : (k,) array or None
-        The targets: float64, or objects for labels.
-    kept : dict
-        Columns that are carried along as text, (k,) objects each.
-    """
-
-    numbers: NDArray[np.int64]
-    X: Numbers
-    texts: dict[str, NDArray[np.object_]]
-    y: NDArray[np.generic] | None
+    numbers: NDArray[np.int64]  #: (k,) the stream's number of each row, counted from 0
+    X: Numbers  #: (k, n), or CSR: the columns that are numbers
+    texts: dict[str, NDArray[np.object_]]  #: the columns that are categories, (k,) objects each
+    y: NDArray[np.generic] | None  #: (k,) targets: float64, or objects for labels
+    #: Columns that are carried along as text, (k,) objects each.
     kept: dict[str, NDArray[np.object_]] = field(default_factory=dict)
 
     @property

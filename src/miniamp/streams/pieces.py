@@ -104,27 +104,14 @@ def rows_per_piece(columns: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TablePiece:
-    """Some rows of named columns.
+    """Some rows of named columns."""
 
-    Attributes
-    ----------
-    origin : str
-        Where they come from, for messages: a file's path, "standard input", "pandas DataFrame".
-    row : int
-        Number of the first row within its origin, counted from 0.
-    rows : int
-        How many rows.
-    columns : dict
-        The cells by column name, in the source's order.
-    y : cells, optional
-        Targets that were given separately.
-    """
-
+    #: Where they come from, for messages: a file's path, "standard input", "pandas DataFrame".
     origin: str
-    row: int
-    rows: int
-    columns: dict[str, Cells]
-    y: Cells | None = None
+    row: int  #: number of the first row within its origin, counted from 0
+    rows: int  #: how many rows
+    columns: dict[str, Cells]  #: the cells by column name, in the source's order
+    y: Cells | None = None  #: targets that were given separately
 
     @property
     def names(self) -> Sequence[str]:

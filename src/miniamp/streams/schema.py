@@ -33,31 +33,21 @@ _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
 class Column:
     """One column of the source, and how it becomes features.
 
-    Parameters
-    ----------
-    name : str
-        Its name in the source.
-    kind : "number", "category", "date", "datetime" or "hashed"
-        How it is read: as it is; as one indicator per category; as the trend, season and weekday of
-        a date, and the time of day; or as signed counts of its words in 2^bits places.
-    categories : tuple of str, optional
-        The vocabulary, one indicator feature each; None until the first batch has fixed it.
-    reference : str, optional
-        The category that has no indicator, with which the others are compared.
-    bits : int
-        Of a hashed column.
-
     Examples
     --------
     >>> Column("city", "category", ("Oslo", "Rome"), reference="Oslo").features
     ('city=Rome',)
     """
 
-    name: str
+    name: str  #: its name in the source
+    #: How it is read: as it is; as one indicator per category; as the trend, season and weekday of
+    #: a date, and the time of day; or as signed counts of its words in 2^bits places.
     kind: str = NUMBER
+    #: The vocabulary, one indicator feature each; None until the first batch has fixed it.
     categories: tuple[str, ...] | None = None
+    #: The category that has no indicator, with which the others are compared.
     reference: str | None = None
-    bits: int = 0
+    bits: int = 0  #: of a hashed column
 
     @property
     def is_text(self) -> bool:
@@ -91,17 +81,6 @@ class Column:
 class Schema:
     """How rows become features; it can be kept in a checkpoint and given to another stream.
 
-    Parameters
-    ----------
-    columns : tuple of Column
-        The feature columns, in the order of the features. Empty for a source without names.
-    width : int
-        For a source without names, how many columns of numbers it has.
-    target : str, int or None
-        The column to predict, None where there is none or it was given apart.
-    labels : bool
-        Whether the target is kept as text rather than read as numbers.
-
     Examples
     --------
     >>> schema = Schema((Column("age"), Column("city", "category", ("Oslo", "Rome"))), target="y")
@@ -111,10 +90,12 @@ class Schema:
     True
     """
 
+    #: The feature columns, in the order of the features. Empty for a source without names.
     columns: tuple[Column, ...] = ()
-    width: int = 0
+    width: int = 0  #: for a source without names, how many columns of numbers it has
+    #: The column to predict, None where there is none or it was given apart.
     target: str | int | None = None
-    labels: bool = False
+    labels: bool = False  #: whether the target is kept as text rather than read as numbers
 
     @cached_property
     def feature_names(self) -> Sequence[str]:
@@ -222,39 +203,18 @@ def checked_schema(schema: object) -> Schema | dict[str, tuple[str, ...]] | None
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How the user wants the columns to be read.
+    """How the user wants the columns to be read."""
 
-    Attributes
-    ----------
-    target : str, int or None
-        The column to predict.
-    columns : tuple, optional
-        The features, all other columns if None.
-    categorical : "auto" or a collection of names
-        Columns that are categories; "auto" takes those that hold text.
-    labels : bool or "auto"
-        Whether the target is text.
-    vocabularies : dict
-        Categories that are known already, by column.
-    hashed : dict
-        Bits of the columns that are hashed.
-    reference : dict or "first", optional
-        The categories that have no indicator, by column.
-    keep : tuple of str
-        Columns that are carried along as text.
-    left_out : tuple of str
-        Columns that are features only where `columns` lists them.
-    """
-
-    target: str | int | None
-    columns: tuple[str | int, ...] | None
+    target: str | int | None  #: the column to predict
+    columns: tuple[str | int, ...] | None  #: the features, all other columns if None
+    #: Columns that are categories; "auto" takes those that hold text.
     categorical: str | frozenset[str]
-    labels: bool | str
-    vocabularies: dict[str, tuple[str, ...]]
-    keep: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
-    hashed: Mapping[str, int] = field(default_factory=dict)
-    reference: Reference = None
+    labels: bool | str  #: whether the target is text
+    vocabularies: dict[str, tuple[str, ...]]  #: categories that are known already, by column
+    keep: tuple[str, ...] = ()  #: columns that are carried along as text
+    left_out: tuple[str, ...] = ()  #: columns that are features only where `columns` lists them
+    hashed: Mapping[str, int] = field(default_factory=dict)  #: bits of the columns that are hashed
+    reference: Reference = None  #: the categories that have no indicator, by column
 
 
 def infer_schema(head: Sequence[Piece], options: ReadOptions, source: str) -> Schema:
