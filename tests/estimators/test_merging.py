@@ -131,6 +131,16 @@ def test_log_evidence_is_summed_saved_and_unknown_after_merging(tmp_path):
     )
     shift = 120 * np.log(10.0)
     assert scaled.log_evidence_ == pytest.approx(model.log_evidence_ - shift, abs=1e-6)
+    weights = np.linspace(0.5, 2.5, 120)
+    weighted = [
+        MiniAMPRegressor(priors.Gaussian(var=4.0 * c**2), noise=0.09 * c**2).partial_fit(
+            stream[0], c * stream[1], sample_weight=weights
+        )
+        for c in (1.0, 10.0)
+    ]
+    shift = float(weights.sum() * np.log(10.0))
+    evidence = [one.log_evidence_ for one in weighted]
+    assert evidence[1] == pytest.approx(evidence[0] - shift, abs=1e-6)
     model.save(tmp_path / "m.amp")
     assert miniamp.load(tmp_path / "m.amp").log_evidence_ == model.log_evidence_
     both = merge(model, learned(new(), rows(1, intercept=0.0)))

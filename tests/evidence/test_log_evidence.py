@@ -64,6 +64,30 @@ def test_gaussian_models_are_exact_also_for_single_rows_and_after_forgetting(kin
     assert infos[-1].log_evidence_sum == pytest.approx(sum(found), rel=1e-12)
 
 
+@pytest.mark.parametrize("kind", [evidence.RobustBatch, evidence.ExactBatch, evidence.Batch])
+def test_weights_count_rows_so_often_and_adapted_rows_have_more_noise(kind, rng):
+    """Rows given 1, 2 or 3 times; of a batch with an outlier, that of the model with its noise."""
+    Phi, times = rng.normal(size=(12, 5)) / np.sqrt(5), np.arange(12) % 3 + 1
+    y, belief = rng.normal(size=12), Posterior(priors.Gaussian(), 5, memory=5)
+    often = kind(np.repeat(Phi, times, axis=0), np.repeat(y, times), channels.Gaussian(var=0.1))
+    once = kind(Phi, y, channels.Gaussian(var=0.1).weighted(times.astype(float)))
+    values = [absorb(belief, rows)[1].log_evidence for rows in (often, once)]
+    # AMP sees 25 rows or 12: its expansion is another one.
+    assert values[0] == pytest.approx(values[1], rel=0.15 if kind is evidence.Batch else 1e-10)
+    y[3] += 50.0
+    _, info = absorb(belief, kind(Phi, y, channels.Gaussian(var=0.1)), on_conflict="adapt")
+    var = np.full(12, 0.1)
+    for done in info.adapted:
+        if done.kind == "noise":
+            var *= done.factor
+    for done in info.adapted:
+        if done.outlier is not None:
+            var[done.outlier.row] /= done.factor
+    assert var[3] > 1.0
+    plain = absorb(belief, kind(Phi, y, channels.Gaussian(var=var)))[1].log_evidence
+    assert info.log_evidence == pytest.approx(plain, rel=1e-6)
+
+
 def test_wide_sparse_rows_and_a_belief_without_memory_are_exact(rng):
     """Given the factorised belief before it: the second batch is N(Phi m, Phi diag(v) Phi' + D)."""
     Phi = np.where(rng.random((24, 200)) < 0.05, rng.normal(size=(24, 200)), 0.0)

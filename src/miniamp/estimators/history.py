@@ -229,9 +229,11 @@ def prior_of(model: Model) -> ScalarPrior:
 
 
 def learned_entry(
-    models: Sequence[Model], infos: list[Info], units: Sequence[tuple[float, float]], rows: int
+    models: Sequence[Model], infos: list[Info], units: Sequence[tuple[float, float]], rows: float
 ) -> Entry:
     """What is recorded of models after a batch of so many rows, in units of the user's targets.
+
+    Weighted rows are so many as the sum of their weights.
 
     `units` are the zero and the unit of each target. Hyper-parameters are averaged over targets.
     """

@@ -243,13 +243,14 @@ class FitState:
         predicted = targets.predictions(self.models, design, self.target_units) if self.rows else []
         scores = self.settings.score(rows.Y, predicted) if predicted else {}
         Y, count = self._standardised(rows.Y), rows.count
+        weight = len(rows) if rows.weights is None else float(np.sum(rows.weights))
         learned, infos = targets.absorbed(self.models, self.settings, design, Y, rows)
         entry: Entry = {
             "batch": self.history[-1]["batch"] + 1 if self.history else 0,
             "rows": count,
             "rows_seen": self.rows + count,
             "features": self.features,
-            **learned_entry(learned, infos, self.target_units, len(rows)),
+            **learned_entry(learned, infos, self.target_units, weight),
             "noise_learned": self.settings.learn_noise,
             "prior_learned": self.settings.learn_prior,
             "forget": self.settings.forget,

@@ -131,6 +131,26 @@ class DrawnRows(Generic[MemoryT]):
         new.design = design
         return new
 
+    def repeats(self) -> tuple[Array, Array]:
+        """How often rows with Gaussian noise were given, and what `adapted` left of it, (M,) each.
+
+        An adapted row counts less because its noise is larger. So its squared residual over that
+        noise is again expected to be one, and its density is that of the larger noise.
+        """
+        kinds = self.channel.unweighted(), self.plain, self.channel
+        unit, plain, own = (np.asarray(kind.gaussian_noise()) for kind in kinds)
+        given, left = np.broadcast_arrays(unit / plain, plain / own, self.y)[:2]
+        return given, left
+
+    def _repeated(self) -> float:
+        """What the log-density of rows given several times has over that of their mean."""
+        own = self.channel.gaussian_noise()
+        if own is None or self.channel.unweighted() is self.channel:
+            return 0.0
+        given = self.repeats()[0]
+        each = np.log(2.0 * np.pi * own) - given * np.log(2.0 * np.pi * own * given)
+        return 0.5 * float(np.sum(each))
+
     def total(self, belief: Posterior, step: Step[Tilt, Moments, MemoryT]) -> Tilt:
         """All that is known of each coefficient after `step`."""
         return belief.total + step.tilt

@@ -221,7 +221,7 @@ class Batch(DrawnRows[Past | None]):
             omega = self._backwards(z, V)
         moved = np.square(z - omega) / np.where(V > 0.0, V, 1.0)
         rows = self.channel.log_partition(self.y, omega, V) + 0.5 * moved
-        return tilt_evidence(belief, step) + float(np.sum(rows))
+        return tilt_evidence(belief, step) + float(np.sum(rows)) + self._repeated()
 
     def _blind(self, mean_square: float, estimate: Moments) -> bool:
         """Whether the rows do not show the sign of z, of which nothing is known either."""

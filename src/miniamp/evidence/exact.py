@@ -204,7 +204,7 @@ class ExactBatch(DrawnRows[Round]):
         if number == 1 or past.count == 0.0:
             misfit, log_evidence = self._compared(past, seen)
             memory = memory._replace(
-                health=misfit / self._expected_misfit(), log_evidence=log_evidence
+                health=misfit / float(np.sum(self.repeats()[0])), log_evidence=log_evidence
             )
         following, factor, change = self._learned(belief, memory)
         last = number >= (ROUNDS if past.count else FIRST_ROUNDS)
@@ -284,18 +284,6 @@ class ExactBatch(DrawnRows[Round]):
         count = float(np.sum(np.broadcast_to(unit / own, self.y.shape)))
         return noise, np.broadcast_to(noise / own, self.y.shape), count
 
-    def _expected_misfit(self) -> float:
-        """The sum of the weights that rows were given with.
-
-        An adapted row has a smaller weight because its noise is larger, so that its squared
-        residual over that noise is again expected to be one. Divided by the smaller weights, health
-        stayed as it was and the noise grew in every round, until the weights vanished.
-        """
-        unit, plain = self.channel.unweighted().gaussian_noise(), self.plain.gaussian_noise()
-        assert unit is not None
-        assert plain is not None
-        return float(np.sum(np.broadcast_to(unit / plain, self.y.shape)))
-
     def _past(self, belief: Posterior, noise: float) -> Information:
         remembered, N = belief.remembered, belief.size
         if remembered is None:
@@ -314,7 +302,8 @@ class ExactBatch(DrawnRows[Round]):
             away, volume = mean - past.solution.mean, past.solution.log_det
         rows = float(self._noise()[1] @ np.square(self.y - self.design.times(mean)))
         misfit = (rows + float(away @ past.S @ away)) / seen.noise + float(width @ np.square(away))
-        noise = (seen.count - past.count) * float(np.log(2.0 * np.pi * seen.noise))
+        given, left = self.repeats()
+        noise = float(given @ np.log(2.0 * np.pi * seen.noise / left))
         return misfit, -0.5 * (noise + seen.solution.log_det - volume + misfit)
 
     def _learned(self, belief: Posterior, memory: Round) -> tuple[Information, float, float]:

@@ -198,7 +198,7 @@ class RobustBatch(DrawnRows[RobustState]):
             before = log_mass(base, own, joint.field, joint.volume, exact=False)
         volume = solution.log_det + misfit
         after = log_mass(base, solution.sites, solution.field, volume, exact=state.exact)
-        return float(np.sum(rows)) + after - before
+        return float(np.sum(rows)) + self._repeated() + after - before
 
     def conclude(self, belief: Posterior, step: RobustStep) -> Posterior:
         return belief if step.memory.blind else _solution(step.memory).absorbed(belief)
