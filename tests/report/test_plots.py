@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from miniamp import MiniAMPRegressor, report
+from miniamp import MiniAMPClassifier, MiniAMPRegressor, report
 from miniamp.errors import InvalidInputError, MissingExtraError
 from miniamp.report import calibration, chart, page
 from miniamp.report.calibration import coverage_points, reliability_points
 from miniamp.report.facts import Facts
+from miniamp.report.stream import health
 
 pytest.importorskip("matplotlib")
 
@@ -165,3 +166,25 @@ def test_a_classifier_shows_one_curve_of_health(classifier):
     chart = page.charts(Facts.of(classifier))
     (series,) = next(one for one in chart if one.title == "Health").series
     assert series.name == "Brier score, unseen rows"
+
+
+def test_the_band_of_health_leaves_room_for_the_curve():
+    """On a logarithmic axis the band ended at zero, and the curve was a line at the top."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    model = MiniAMPClassifier(batch_size=40, random_state=0).fit(X, X[:, 0] + X[:, 1] > 0.0)
+    facts = Facts.of(model)
+    ratios = np.geomspace(0.02, 2.0, len(facts.everything))
+    entries = [{**e, "surprise": r} for e, r in zip(facts.everything, ratios, strict=True)]
+    drawn = health(replace(facts, everything=entries))
+    assert drawn.y.logarithmic
+    assert drawn.band[0] >= 0.5 * drawn.y.finite.min() > 0.0
+
+
+def test_coefficients_of_different_units_are_drawn_per_standard_deviation():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2)) * [1.0, 1e-4]
+    model = MiniAMPRegressor().fit(X, X @ [1.0, 1e4] + 0.1 * rng.normal(size=200))
+    ax = report.plot_coefficients(model)
+    assert "per standard deviation" in ax.get_xlabel()
+    assert max(abs(x) for x in ax.get_xlim()) < 2.0

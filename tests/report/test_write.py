@@ -6,6 +6,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from miniamp import MiniAMPClassifier, MiniAMPClusterer, MiniAMPRegressor
@@ -250,3 +251,14 @@ def test_inclusion_is_told_for_all_classes_together():
         r"with a probability above 95 %\.",
         words,
     )
+
+
+def test_several_targets_have_one_report(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    Y = pd.DataFrame({"near": X[:, 0], "far": 100.0 * X[:, 1]}) + rng.normal(size=(300, 2))
+    model = MiniAMPRegressor(batch_size=60).fit(X, Y)
+    write_report(model, tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "near" in text
+    assert "far" in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 from rich.console import Console
 
 import miniamp
@@ -46,6 +47,7 @@ def inspect(
         numbered = [f"x{j}" for j in range(estimator.n_features_in_)]
         names = tuple(getattr(estimator, "feature_names_in_", numbered))
     if report is not None:
+        estimator.feature_names_in_ = np.array(names, dtype=object)
         miniamp.report.write_report(estimator, report)
     if as_json:
         about = summary.described(estimator, names, top)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 MOST_FEATURES, MOST_GROUPS = 30, 6
 #: Standard deviations either side: 90 % of a Gaussian.
 NINETY_PERCENT = 1.6448536269514722
+#: Features whose standard deviations differ by more than this factor are drawn in units of these.
+SAME_UNITS = 10.0
 #: Points of a curve of inclusion probabilities.
 MOST_POINTS = 2000
 #: Clusters that are drawn, the largest first.
@@ -55,33 +57,42 @@ def plot_coefficients(estimator: object, ax: Axes | None = None, most: int = 20)
 
 @on_page(100)
 def coefficients(facts: Facts, most: int = MOST_FEATURES) -> Chart:
-    """Coefficients with their intervals, most certain first."""
+    """Coefficients with their intervals, most certain first.
+
+    Where units of the features differ they are drawn per standard deviation of the feature: else
+    that of the smallest unit hides all others.
+    """
     shown = strongest(facts, most)
+    scale = facts.units[1, shown] if facts.units.size else np.ones(len(shown))
+    known = scale[scale > 0.0]
+    alike = len(known) == 0 or known.max() <= SAME_UNITS * known.min()
+    scale = np.ones(len(shown)) if alike else scale
     names = [facts.features[i] for i in shown]
     groups = facts.groups[:MOST_GROUPS]
     places = np.arange(len(shown), dtype=float)
     series = [
         Series(
             name,
-            facts.mean[k, shown],
+            scale * facts.mean[k, shown],
             places + 0.6 * (k - 0.5 * (len(groups) - 1)) / len(groups),
             joined=False,
-            error_x=NINETY_PERCENT * facts.std[k, shown],
+            error_x=NINETY_PERCENT * scale * facts.std[k, shown],
             texts=names,
             hover="%{text}: %{x:.4g} ± %{error_x.array:.2g}",
         )
         for k, name in enumerate(groups)
     ]
-    words = "Posterior means with intervals that contain the truth with probability 90 %."
+    words = "Posterior means with intervals that contain the truth with probability 90 %"
+    words += "." if alike else ", per standard deviation of the feature, since units differ."
     if len(shown) < len(facts.features):
         words += f" The {len(shown)} most certain of {len(facts.features):,}, most certain first."
     if len(groups) < len(facts.groups):
         words += f" The first {len(groups)} of {len(facts.groups)}."
-    clusters = facts.task == "clustering"
+    clusters, per = facts.task == "clustering", "" if alike else " per standard deviation"
     return Chart(
         "Centres" if clusters else "Coefficients",
         words,
-        Axis("value" if clusters else "coefficient, 90 % interval", zero=True),
+        Axis("value" if clusters else f"coefficient{per}, 90 % interval", zero=True),
         Axis("", labels=names, range=(len(shown) - 0.4, -0.6)),
         series,
         wide=len(shown) > 16,

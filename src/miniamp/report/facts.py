@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
+from miniamp.estimators.describe import target_labels
 from miniamp.estimators.scoring import Tally
 from miniamp.estimators.summary import Summary
 from miniamp.evidence import Frame
@@ -72,7 +73,7 @@ class Facts:
             rows_seen=int(fitted.n_samples_seen_),
             features=[str(name) for name in names],
             classes=labels,
-            groups=_groups(clusters, labels, len(mean)),
+            groups=_groups(fitted, clusters, labels, len(mean)),
             mean=mean,
             std=np.atleast_2d(fitted.cluster_std_ if clusters else fitted.coef_std_),
             included=None if clusters else _included(fitted.inclusion_probability_),
@@ -141,11 +142,11 @@ class Facts:
         return np.unique(np.linspace(0, size - 1, min(size, MOST_BATCHES)).round().astype(np.int64))
 
 
-def _groups(clusters: bool, classes: list[str], size: int) -> list[str]:
+def _groups(fitted: object, clusters: bool, classes: list[str], size: int) -> list[str]:
     if clusters:
         return [f"cluster {k}" for k in range(size)]
     if not classes:
-        return ["coefficient"]
+        return ["coefficient"] if size == 1 else target_labels(fitted, size)[1]
     return classes if size == len(classes) else [f"{classes[1]} against {classes[0]}"]
 
 

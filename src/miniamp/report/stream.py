@@ -159,7 +159,7 @@ def health(facts: Facts) -> Chart:
     named = [(unseen, "surprise"), (fitted, "health")]
     if facts.task == "classification" and facts.has("surprise"):
         # Labels that are as good as certain make the residuals of fitted rows small, whatever the
-        # model: that curve tells nothing, and hid the other one.
+        # model: that curve shows nothing, and hid the other one.
         named = named[:1]
     drawn = [
         Series(name, facts.rows, np.clip(facts.column(column), LOWEST, HIGHEST))
@@ -173,17 +173,12 @@ def health(facts: Facts) -> Chart:
         "with the model, as far as chance goes; far above it they contradict it, as with "
         "correlated features under the AMP solver, a wrong noise or a stream that changes."
     )
-    return Chart(
-        "Health",
-        words,
-        Axis(_seen(facts)),
-        # The first batch began without a noise: it does not choose the scale.
-        Axis("observed / expected", [s.y[1:] if len(s.y) > 1 else s.y for s in drawn],
-             range=(0.0, 1.06 * top)),
-        drawn,
-        band=(low, high),
-        level=1.0,
-    )  # fmt: skip
+    # The first batch began without a noise: it does not choose the scale.
+    scale = [s.y[1:] if len(s.y) > 1 else s.y for s in drawn]
+    ratio = Axis("observed / expected", scale, range=(0.0, 1.06 * top))
+    if ratio.logarithmic:  # a band down to zero would leave no room for the curve
+        low = max(low, 0.5 * float(ratio.finite.min()))
+    return Chart("Health", words, Axis(_seen(facts)), ratio, drawn, band=(low, high), level=1.0)
 
 
 def sound_band(facts: Facts) -> tuple[float, float]:
