@@ -1,7 +1,7 @@
-"""Run what the README shows: python -m tools.readme.
+"""Run what the README and the page of the command line show: python -m tools.readme.
 
 Runs every `$ miniamp ...` line and the Python example in a folder that has the README's file.
-`--write` puts the output of today into the README; without it, a difference is an error. Times and
+`--write` puts the output of today into the pages; without it, a difference is an error. Times and
 speeds differ from run to run and are not compared.
 """
 
@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
-README = HERE / "README.md"
+PAGES = (HERE / "README.md", HERE / "docs" / "command-line.md")
 CONSOLE = re.compile(r"```console\n(.*?)```", flags=re.DOTALL)
 PYTHON = re.compile(r"```python\n(.*?)```", flags=re.DOTALL)
 
@@ -50,25 +50,30 @@ def shown(block: str, folder: Path) -> str:
 
 
 def timeless(text: str) -> str:
-    """Text without the lines that speak of seconds, and without spaces at ends of lines."""
+    """Text without the lines that have seconds, and without spaces at ends of lines."""
     return "\n".join(line.rstrip() for line in text.splitlines() if not re.search(r"\d s\b", line))
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Run what the README shows.")
-    parser.add_argument("--write", action="store_true", help="put today's output into the README")
+    parser = argparse.ArgumentParser(description="Run what the README and the manual show.")
+    parser.add_argument("--write", action="store_true", help="put today's output into the pages")
     chosen = parser.parse_args()
-    text = README.read_text(encoding="utf-8")
+    return max(checked(page, chosen.write) for page in PAGES)
+
+
+def checked(page: Path, write: bool) -> int:
+    """Whether a page shows other output than its commands give; with `write` it is changed."""
+    text = page.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shutil.copy(HERE / "docs" / "data" / "diabetes.csv", folder)
         new = CONSOLE.sub(lambda found: f"```console\n{shown(found[1], folder)}```", text)
         for code in PYTHON.findall(text):
             subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=folder, check=True)
-    if chosen.write:
-        README.write_text(new, encoding="utf-8")
+    if write:
+        page.write_text(new, encoding="utf-8")
     elif timeless(new) != timeless(text):
-        print("README.md shows other output than the commands give; python -m tools.readme --write")
+        print(f"{page.name} shows other output than its commands: python -m tools.readme --write")
         return 1
     return 0
 

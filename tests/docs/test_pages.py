@@ -16,6 +16,8 @@ import miniamp
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [
     "practitioners",
+    "formulas",
+    "tools",
     pytest.param("physicists", marks=pytest.mark.slow),
     "extending",
     "reports",
