@@ -82,7 +82,7 @@ class Batch(DrawnRows[Past | None]):
         i.i.d. designs, where it delays the escape from a bad minimum: off by default.
     start : {"belief", "random", "spectral"} or (N,) array
         Means to start from. "belief" suits all channels but those that do not show the sign of z,
-        such as y = |z| + noise: from a mean of zero these learn nothing, which `Info.reason` says.
+        such as `y = |z| + noise`: these learn nothing from a mean of zero, as `Info.reason` says.
         There "random" breaks the symmetry by a little noise, and "spectral" by the leading
         eigenvector of Phi' T(y) Phi, with the T that finds it from the fewest rows; where the
         belief knows the signs already, both start from it. An array is always used.

@@ -77,7 +77,7 @@ def choose_exact(
     if not suits or size > MOST or (memory is not None and memory < size):
         return None
     if belief.information is not None:
-        return SolverChoice("exact", "the belief keeps the products of all rows")
+        return SolverChoice("exact", "the products of all rows are kept")
     if size <= ALWAYS:
         return SolverChoice("exact", "few features: their products are kept")
     if rows * PER_ROW < size:

@@ -156,8 +156,8 @@ class InformationPosterior(Posterior):
     def mean_variance(self) -> float:
         """Mean over the coefficients of their variances; of many, by an unbiased estimate.
 
-        E |L^-1 u|^2 / N for random signs u, whose standard deviation is about sqrt(2/(PROBES N)) of
-        it, spares a sixth of the time of an update.
+        `E |L^-1 u|^2 / N` for random signs u, with a standard deviation of about sqrt(2/(PROBES N))
+        of it, spares a sixth of the time of an update.
         """
         if self.size <= FEW or "moments" in self.__dict__:
             return float(np.mean(self.moments.var))
