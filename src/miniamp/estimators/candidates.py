@@ -18,6 +18,9 @@ PRIORS = ("gaussian", "laplace", "sparse")
 #: The first is used unless another is better by this many nats: the sparse one may become Gaussian
 #: by its one parameter more, and is then as good on the rows that it was fitted to, but slower.
 SIMPLER = 1.0
+#: No batch counts for more nats than this: on one of 10 real regressions (779 rows, 83 features,
+#: most of them rare) the first two batches of 39 rows misled by 100.
+MOST = 20.0
 #: A prior that is behind by so many nats is dropped, and its time saved.
 HOPELESS = 50.0
 #: Forgetting factors that forget="auto" chooses among, besides 1: half-lives of 1, 2, 4 .. 128
@@ -65,16 +68,20 @@ def compared(
 ) -> list[Candidate]:
     """The candidates for the next batch, after one with these entries, the best first.
 
-    Each gains the log-probability that it gave to the batch: the evidence, where it is known under
-    all priors, else that of the predictions, row by row. So also with several classes, whose labels
-    are one observation under some priors and K under others.
+    Each gains the log-probability that it gave to the batch: the evidence under different priors,
+    else that of the predictions, row by row. So also where there is no evidence, where it is of a
+    batch from which rows were left out (`on_conflict`), and with several classes, whose labels are
+    one observation under some priors and K under others.
     """
-    evidence = settings.auto_prior and all("log_evidence" in entry for _, entry in tried)
-    if evidence and not (targets > 1 and settings.channel.predicts_probabilities):
-        gains = [entry["log_evidence"] for _, entry in tried]
+    entries = [entry for _, entry in tried]
+    clean = not any("score" in entry and "conflicts" in entry for entry in entries)
+    several = targets > 1 and settings.channel.predicts_probabilities
+    if settings.auto_prior and clean and not several and all("log_evidence" in e for e in entries):
+        gains = np.array([entry["log_evidence"] for entry in entries])
     else:
-        gains = [entry["rows"] * entry.get("score", 0.0) for _, entry in tried]
-    each = zip(tried, gains, strict=True)
+        gains = np.array([entry["rows"] * entry.get("score", 0.0) for entry in entries])
+    gains = np.maximum(np.nan_to_num(gains - np.nanmax(gains), nan=-np.inf), -MOST)
+    each = zip(tried, gains.tolist(), strict=True)
     return ranked((one._replace(score=one.score + gain) for (one, _), gain in each), settings)
 
 
