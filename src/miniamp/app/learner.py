@@ -73,7 +73,6 @@ class Learner:
     the "classes" of its targets. So many batches may wait; one more is refused with `BusyError`.
     """
 
-    model: Any  #: the latest finished one; never changed, only replaced
     batches: int  #: learned over the whole life of the model
     refused: int  #: since the start
 
@@ -110,7 +109,7 @@ class Learner:
         served = self.stream.pop("served", {"batches": 0, "requests": {}})
         self.batches = served["batches"]
         self._requests: OrderedDict[str, list[Any]] = OrderedDict(served["requests"])
-        self.model = model
+        self.model = model  #: the latest finished one; never changed, only replaced
         self._seen: int = getattr(model, "n_samples_seen_", 0)
         for entry in self._log.entries():
             # A crash between writing the checkpoint and clearing the log leaves both.

@@ -11,6 +11,7 @@ from miniamp import Posterior, absorb, evidence
 from miniamp.app.question import Question
 from miniamp.arrays import Array
 from miniamp.errors import MiniampError
+from miniamp.evidence.base import DrawnRows
 
 #: Coefficients of a simulation: errors are within about 1/sqrt(N), 3 %, of the theory.
 FEATURES = 1000
@@ -42,15 +43,16 @@ class Simulation:
         rng = np.random.default_rng(self._seed)
         x = prior.sample(rng, FEATURES)
         belief = Posterior(prior, size=FEATURES)
-        independent = self.question.condition is None
-        kind: Any = evidence.Batch if independent else evidence.RobustBatch
         for size in self.question.batches:
             if self._stopped:
                 break
             Phi = drawn(self.question, size, rng)
             y = channel.sample(rng, Phi @ x)
+            rows: DrawnRows[Any] = evidence.RobustBatch(Phi, y, channel)
+            if self.question.condition is None:
+                rows = evidence.Batch(Phi, y, channel)
             try:
-                belief, _ = absorb(belief, kind(Phi, y, channel))
+                belief, _ = absorb(belief, rows)
             except MiniampError:
                 self.refused += 1
             self.mse.append(float(np.mean((belief.mean - x) ** 2)))

@@ -52,11 +52,9 @@ class Probit(NoisyChannel, Binary):
         return np.asarray(y * omega / scale), np.asarray(scale)
 
     def log_likelihood(self, y: ArrayOrFloat, z: Array) -> Array:
-        """log P(y | z)."""
         return np.asarray(log_ndtr(self._margin(y, z, 0.0)[0]))
 
     def slopes(self, y: ArrayOrFloat, z: Array) -> tuple[Array, Array]:
-        """First and second derivative of log_likelihood in z."""
         g, curvature = self.output(np.asarray(y), z, 0.0)
         return g, -curvature
 
@@ -74,7 +72,6 @@ class Probit(NoisyChannel, Binary):
         return Kernel(kernels.probit, packed(np.maximum(self.var, NOISE_FLOOR)))
 
     def predict_proba(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
-        """Probabilities of -1 and +1, along a last axis of length 2."""
         margin, _ = self._margin(1.0, omega, V)
         return np.stack([ndtr(-margin), ndtr(margin)], axis=-1)
 

@@ -13,15 +13,8 @@ from miniamp.numerics.averages import V_FLOOR, Tilted, derivatives, peak_of, til
 from miniamp.parametric import Places
 
 
-class Smooth(Channel):
-    """A channel given by log P(y | z), concave in z, and its first two derivatives.
-
-    log_partition and output follow by quadrature, and -dg is never negative. V below 1e-30 counts
-    as 1e-30, where an average over z is already its value at omega.
-    """
-
-    #: Likelihoods of this kind vary with z on a scale of one.
-    blur = 1.0
+class Differentiable(Channel):
+    """A channel given by log P(y | z) and its first two derivatives in z."""
 
     @abstractmethod
     def log_likelihood(self, y: ArrayOrFloat, z: Array) -> Array:
@@ -30,6 +23,17 @@ class Smooth(Channel):
     @abstractmethod
     def slopes(self, y: ArrayOrFloat, z: Array) -> tuple[Array, Array]:
         """First and second derivative of log_likelihood in z."""
+
+
+class Smooth(Differentiable):
+    """A channel whose log P(y | z) is concave in z.
+
+    log_partition and output follow by quadrature, and -dg is never negative. V below 1e-30 counts
+    as 1e-30, where an average over z is already its value at omega.
+    """
+
+    #: Likelihoods of this kind vary with z on a scale of one.
+    blur = 1.0
 
     @abstractmethod
     def feature(self, y: Array) -> tuple[ArrayOrFloat, ArrayOrFloat]:
@@ -63,18 +67,10 @@ class Smooth(Channel):
         return y, omega, np.maximum(V, V_FLOOR)
 
 
-class Binary(Channel):
+class Binary(Differentiable):
     """A channel whose observations are the labels -1 and +1."""
 
     predicts_probabilities = True
-
-    @abstractmethod
-    def log_likelihood(self, y: ArrayOrFloat, z: Array) -> Array:
-        """log P(y | z)."""
-
-    @abstractmethod
-    def slopes(self, y: ArrayOrFloat, z: Array) -> tuple[Array, Array]:
-        """First and second derivative of log_likelihood in z."""
 
     def weighted(self, weight: Array) -> Channel:
         return WeightedLabels(self, weight)

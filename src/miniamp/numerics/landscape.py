@@ -41,7 +41,7 @@ _MOST_PEAKS = 64
 
 
 @dataclass(frozen=True)
-class Tilted:
+class TiltedDensity:
     """log-density under tilts, seen from a centre of each coordinate: height(i, 0) = 0.
 
     Everything is counted from the centre, so that nothing large cancels however sharp the tilt.
@@ -55,7 +55,9 @@ class Tilted:
     slope: Array
 
     @classmethod
-    def at(cls, log_density: Callable[[Array], Array], A: Array, B: Array, centre: Array) -> Tilted:
+    def at(
+        cls, log_density: Callable[[Array], Array], A: Array, B: Array, centre: Array
+    ) -> TiltedDensity:
         """The view from `centre`."""
         return cls(log_density, A, B, centre, log_density(centre), B - A * centre)
 
@@ -85,7 +87,7 @@ class Landscape:
     high: float
     edges: Array  #: (E,) where panels must end: kinks, and pieces on which it is resolved
 
-    def integrated(self, A: Array, B: Array) -> tuple[Tilted, Panels, Flags, Flags]:
+    def integrated(self, A: Array, B: Array) -> tuple[TiltedDensity, Panels, Flags, Flags]:
         """The tilted density and its panels, and where its mass and its variance are infinite."""
         tilted, width, heights = self._peak(A, B)
         left, right, endless, heavy = self._reach(tilted, width, heights)
@@ -100,7 +102,7 @@ class Landscape:
         """log of the tilted density at all places, (n, J)."""
         return self.values + self.places * (B[:, None] - 0.5 * A[:, None] * self.places)
 
-    def _peak(self, A: Array, B: Array) -> tuple[Tilted, Array, Array]:
+    def _peak(self, A: Array, B: Array) -> tuple[TiltedDensity, Array, Array]:
         """The view from the highest point, and the width of a nearly flat bracket about it.
 
         Also how high all places are, seen from there.
@@ -115,9 +117,9 @@ class Landscape:
         around = np.concatenate([[self._end_low], self.places, [self._end_high]])
         below = around[np.maximum(np.searchsorted(around, start, side="left") - 1, 0)]
         above = around[np.minimum(np.searchsorted(around, start, side="right"), around.size - 1)]
-        tilted = Tilted.at(self.log_density, A, B, start)
+        tilted = TiltedDensity.at(self.log_density, A, B, start)
         t, width = _golden(tilted, below - start, above - start)
-        tilted = Tilted.at(self.log_density, A, B, start + t)
+        tilted = TiltedDensity.at(self.log_density, A, B, start + t)
         return tilted, width, heights - tilted.log_peak()[:, None]
 
     @property
@@ -129,7 +131,7 @@ class Landscape:
         return self.high if np.isfinite(self.high) else float(self.places[-1])
 
     def _reach(
-        self, tilted: Tilted, width: Array, heights: Array
+        self, tilted: TiltedDensity, width: Array, heights: Array
     ) -> tuple[Array, Array, Flags, Flags]:
         """How far the mass goes to the left and right; whether it, or its variance, is infinite."""
         away = self.places - tilted.centre[:, None]
@@ -164,7 +166,7 @@ class Landscape:
         return reach_left, reach_right, endless, heavy
 
 
-def _golden(tilted: Tilted, low: Array, high: Array) -> tuple[Array, Array]:
+def _golden(tilted: TiltedDensity, low: Array, high: Array) -> tuple[Array, Array]:
     """The highest point between low and high, which enclose 0, and the last bracket's width."""
     i = np.arange(low.size)
     middle, at_middle = np.zeros_like(low), np.zeros_like(low)
@@ -198,7 +200,7 @@ def _drop(at_middle: Array, at_low: Array, at_high: Array) -> Array:
 
 
 def _reach(
-    tilted: Tilted, side: float, end: float, inner: Array, outer: Array, width: Array
+    tilted: TiltedDensity, side: float, end: float, inner: Array, outer: Array, width: Array
 ) -> Array:
     """The distance, between inner and outer, beyond which nothing counts any more."""
     i = np.arange(inner.size)

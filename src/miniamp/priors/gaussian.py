@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple, Self
+from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.random import Generator
@@ -14,6 +14,9 @@ from miniamp.kernel import Kernel, packed, read_only
 from miniamp.parametric import Places
 from miniamp.priors.base import BasePrior, Components, MeanAndVariance, ScalarPrior
 from miniamp.tilt import Tilt
+
+#: A and B of some coefficients.
+Tilts: TypeAlias = tuple[Array, Array]
 
 
 class Gaussian(MeanAndVariance):
@@ -245,20 +248,15 @@ class WithIntercept(BasePrior):
     def _outer(self, name: str) -> tuple[int, ...]:
         return self.shape if name == "inner" else ()
 
-    def _split(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[_Tilts, _Tilts]:
+    def _split(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Tilts, Tilts]:
         """(A, B) of all other coefficients, and of the intercept, which keeps its axis."""
         A, B = np.broadcast_arrays(np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64))
         k = self._place
         if k == -1:
-            return _Tilts(A[..., :-1], B[..., :-1]), _Tilts(A[..., -1:], B[..., -1:])
-        others = _Tilts(np.delete(A, k, axis=-1), np.delete(B, k, axis=-1))
-        return others, _Tilts(A[..., k : k + 1], B[..., k : k + 1])
+            return (A[..., :-1], B[..., :-1]), (A[..., -1:], B[..., -1:])
+        others = np.delete(A, k, axis=-1), np.delete(B, k, axis=-1)
+        return others, (A[..., k : k + 1], B[..., k : k + 1])
 
     def _joined(self, others: Array, last: Array) -> Array:
         k = others.shape[-1] if self._place == -1 else self._place
         return np.concatenate([others[..., :k], last, others[..., k:]], axis=-1)
-
-
-class _Tilts(NamedTuple):
-    A: Array
-    B: Array

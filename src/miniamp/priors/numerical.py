@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given, Size
 from miniamp.errors import InvalidTypeError
-from miniamp.numerics.landscape import Flags, Tilted, survey
+from miniamp.numerics.landscape import Flags, TiltedDensity, survey
 from miniamp.numerics.panels import Panels
 from miniamp.priors.base import ScalarPrior
 
@@ -116,7 +116,9 @@ class Numerical(ScalarPrior):
             draws[mine] = tilted.centre[local] + panels.sample(rng, local)
         return draws.reshape(shape)
 
-    def _blocks(self, A: Array, B: Array) -> list[tuple[slice, Tilted, Panels, Flags, Flags]]:
+    def _blocks(
+        self, A: Array, B: Array
+    ) -> list[tuple[slice, TiltedDensity, Panels, Flags, Flags]]:
         flat_A, flat_B = A.ravel(), np.asarray(B, dtype=np.float64).ravel()
         blocks = []
         with np.errstate(all="ignore"):
