@@ -17,11 +17,12 @@ DROP = 37.0
 #: Points that look for the peaks of the mixing law, and then again around the highest of them.
 _SEARCH = 48
 _ZOOM = 16
-#: Nodes of the trapezoidal rule between its ends.
+#: Nodes of the trapezoidal rule between its ends. With df = 1 the log-partition, g and -dg of 2000
+#: rows have relative errors of 2e-5 with 96, 1e-7 with 128, 5e-13 with these; df >= 4 needs 96.
 _NODES = 192
 #: Halvings of the bracket of an end: it is then too wide by a thousandth.
 _HALVINGS = 10
-#: Nodes over y in `outcomes`.
+#: Nodes over y in `outcomes`: E g^2 at df = 1 is off by 9e-5 with 180, 2e-6 with these.
 _OUTCOMES = 240
 
 

@@ -23,10 +23,12 @@ SHARP_INTEGRATED_END = 1e-10
 #: with so many points, more where its last coefficients are not small.
 SMOOTH_POINTS = (20, 36)
 SMOOTH_TAIL = 1e-9
+#: How unevenly these lie, E ~ expm1(SPREAD t): any from 1 to 9 gives a logistic delta to 2e-13.
 SPREAD = 6.0
-#: Trapezoid step for smooth channels, in units of the narrower of blur and the spread of omega.
+#: Trapezoid step for smooth channels, in units of the narrower of blur and the spread of omega:
+#: with 0.8 the delta of a logistic is off by 3e-7, with 0.6 by 1e-10, with this by rounding.
 SMOOTH_STEP = 0.4
-#: Standard deviations of omega that they are averaged over.
+#: Standard deviations of omega that they are averaged over; 6.5 are off by 2e-12.
 REACH = 8.5
 #: Rows whose delta at E = E x^2 is below this share of that at half of it do not show signs.
 BLIND = 1e-12
