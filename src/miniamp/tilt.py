@@ -67,21 +67,12 @@ class Tilt:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Remembered:
-    """Pseudo-observations that a belief carries beside its tilt: exp(-|targets - rows x|^2/2).
+    """Pseudo-observations that a belief carries beside its tilt: exp(-|targets - rows x|^2/2)."""
 
-    Attributes
-    ----------
-    rows : (k, N) array
-        Rows with unit noise.
-    targets : (k,) array
-        What was seen of each.
-    field : Tilt
-        What these rows say of each coefficient, the others being averaged out: with it the
-        marginals are those of the prior under `tilt + field`.
-    """
-
-    rows: Array
-    targets: Array
+    rows: Array  #: (k, N) rows with unit noise
+    targets: Array  #: (k,) what was seen of each
+    #: What these rows say of each coefficient, the others being averaged out: with it the marginals
+    #: are those of the prior under `tilt + field`.
     field: Tilt
 
     def scaled(self, factor: float, apart: Sites, now: Sites) -> Remembered:
@@ -131,19 +122,6 @@ class Information:
     by these sums alone, whatever their number and however they were cut into batches; and while
     the noise is being learned, all of them count with its latest value.
 
-    Attributes
-    ----------
-    S : (N, N) array
-        Sum over the rows of their outer products.
-    b : (N,) array
-        Sum over the rows of y times the row.
-    square, count : float
-        Sum of y^2, and number of rows.
-    noise : float
-        Variance of the noise.
-    precision, linear : (N,) arrays
-        The prior and the tilt beside them, exp(-precision x^2/2 + linear x).
-
     Examples
     --------
     >>> import numpy as np
@@ -154,12 +132,12 @@ class Information:
     True
     """
 
-    S: Array
-    b: Array
-    square: float
+    S: Array  #: (N, N) sum over the rows of their outer products
+    b: Array  #: (N,) sum over the rows of y times the row
+    square: float  #: sum of y^2
     count: float
-    noise: float
-    precision: Array
+    noise: float  #: variance of the noise
+    precision: Array  #: (N,) the prior and the tilt beside them, exp(-precision x^2/2 + linear x)
     linear: Array
 
     def information(self, noise: float, known: float, now: Sites) -> Information:

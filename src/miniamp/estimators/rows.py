@@ -51,24 +51,14 @@ FIRST_ROWS = 2000
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows X (M, N) with targets Y (M, K) and weights (M,), None where every row counts once.
-
-    Attributes
-    ----------
-    calls : int
-        Number of batches that they came in.
-    left_out : int
-        Number of rows that these stand for besides themselves (`thinned`).
-    changes : int
-        How often the label changed from one row to the next.
-    """
+    """Rows X (M, N) with targets Y (M, K) and weights (M,), None where every row counts once."""
 
     X: Matrix
     Y: Array
     weights: Array | None = None
-    calls: int = 1
-    left_out: int = 0
-    changes: int = 0
+    calls: int = 1  #: number of batches that they came in
+    left_out: int = 0  #: number of rows that these stand for besides themselves (`thinned`)
+    changes: int = 0  #: how often the label changed from one row to the next
 
     def __len__(self) -> int:
         return len(self.Y)

@@ -267,27 +267,20 @@ def _chances(margins: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Counts and sums of a stream; frozen, and of a size that does not depend on its rows.
+    """Counts and sums of a stream; frozen, and of a size that does not depend on its rows."""
 
-    Attributes
-    ----------
-    low, high : (N,) arrays
-        Smallest and largest value of each feature; empty before the first rows.
-    targets : (3,) array
-        Number, sum and sum of squares of the targets that were predicted, in standardised units.
-    residuals : (VALUE_BINS, 3) array
-        Number, sum and sum of squares of the residuals of these, by predicted value.
-    confusion : (K, K) array
-        Rows by true and by predicted class; empty for a regression.
-    odds : (K, 2, ODDS_BINS) array
-        Rows by the predicted log-odds of a class: those of other classes, and its own.
-    """
-
+    #: Smallest and largest value of each feature, (N,) each; empty before the first rows.
     low: Array = field(default_factory=lambda: np.zeros(0))
     high: Array = field(default_factory=lambda: np.zeros(0))
+    #: (3,) number, sum and sum of squares of the targets that were predicted, in standardised
+    #: units.
     targets: Array = field(default_factory=lambda: np.zeros(3))
+    #: (VALUE_BINS, 3) number, sum and sum of squares of the residuals of these, by predicted value.
     residuals: Array = field(default_factory=lambda: np.zeros((VALUE_BINS, 3)))
+    #: (K, K) rows by true and by predicted class; empty for a regression.
     confusion: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    #: (K, 2, ODDS_BINS) rows by the predicted log-odds of a class: those of other classes, and its
+    #: own.
     odds: Array = field(default_factory=lambda: np.zeros((0, 2, ODDS_BINS)))
 
     def require_features(self, size: int) -> None:

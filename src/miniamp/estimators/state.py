@@ -51,40 +51,23 @@ class Coefficients(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FitState:
-    """Posteriors of the coefficients of K targets, in units of their own, and their history.
-
-    Attributes
-    ----------
-    frame : Frame or None
-        Centre and scale of each feature; None before the first batch.
-    models : tuple of Model
-        One per target: a problem with two classes has one.
-    y_centre, y_scale : (K,) arrays
-        Zero and unit of the targets of a regression, from the first rows; one for all classes.
-    others : tuple of Candidate
-        Other priors and forgetting factors with their models, where these are "auto".
-    waiting : Rows or None
-        The latest rows, while they are too few to be learned from; `settled` learns from them.
-    rows : int
-        Number of rows absorbed.
-    history : History
-        One entry per batch.
-    tally : Tally
-        Sums over all rows.
-    """
+    """Posteriors of the coefficients of K targets, in units of their own, and their history."""
 
     settings: ModelSettings
     features: int
     targets: int
-    frame: Frame | None = None
-    models: tuple[Model, ...] = ()
+    frame: Frame | None = None  #: centre and scale of each feature; None before the first batch
+    models: tuple[Model, ...] = ()  #: one per target: a problem with two classes has one
+    #: Other priors and forgetting factors with their models, where these are "auto".
     others: tuple[Candidate, ...] = ()
+    #: Zero and unit of the targets of a regression, (K,) each, from the first rows; else (1,).
     y_centre: Array = field(default_factory=lambda: np.zeros(1))
     y_scale: Array = field(default_factory=lambda: np.ones(1))
+    #: The latest rows, while they are too few to be learned from; `settled` learns from them.
     waiting: Rows | None = None
-    rows: int = 0
-    history: History = field(default_factory=History)
-    tally: Tally = field(default_factory=Tally)
+    rows: int = 0  #: number of rows absorbed
+    history: History = field(default_factory=History)  #: one entry per batch
+    tally: Tally = field(default_factory=Tally)  #: sums over all rows
 
     def __post_init__(self) -> None:
         if self.frame is None:

@@ -38,21 +38,15 @@ class FactorColumns(NamedTuple):
 
 
 class Factors(Posterior):
-    """A belief about U that also knows the columns it absorbed last.
+    """A belief about U that also knows the columns it absorbed last."""
 
-    Attributes
-    ----------
-    columns : (M, R) array or None
-        Means of V for the last batch: for one-hot priors the probabilities of its labels.
-    log_evidence : float
-        Bethe estimate of log P(batch | what was known before); nan before any batch. The higher of
-        two, for the same batch, is the better account of it.
-    residual : float
-        Mean square of what scale U V' leaves of the last batch; nan where none was absorbed.
-    """
-
+    #: (M, R) means of V for the last batch: for one-hot priors the probabilities of its
+    #: labels.
     columns: Array | None = None
+    #: Bethe estimate of log P(batch | what was known before); nan before any batch. The higher of
+    #: two, for the same batch, is the better account of it.
     log_evidence: float = np.nan
+    #: Mean square of what scale U V' leaves of the last batch; nan where none was absorbed.
     residual: float = np.nan
 
     @classmethod
