@@ -182,8 +182,7 @@ class Information:
         root, _ = linalg.lapack.dtrtri(lower, lower=1)
         mean, _ = linalg.lapack.dpotrs(lower, h, lower=1)
         var = np.einsum("ij,ij->j", root, root)
-        log_det = 2.0 * float(np.sum(np.log(np.diagonal(lower))))
-        return JointSolution(mean, var, root, log_det)
+        return JointSolution(mean, var, root, log_det(lower))
 
     def _without_rounding(self) -> JointSolution:
         """The posterior where the noise is so small that rounding of the products would show.
@@ -248,13 +247,18 @@ class Information:
 def cholesky(K: Array) -> Array:
     """The lower Cholesky factor of K, with a little added to its diagonal where it needs it.
 
-    The diagonal of K is overwritten.
+    The diagonal of K is overwritten. In Fortran order only its lower triangle is read.
     """
-    diagonal = np.diagonal(K).copy()
+    diagonal, symmetric = np.diagonal(K).copy(), K if K.flags.f_contiguous else K.T
     for jitter in JITTER:
         if jitter:
             np.fill_diagonal(K, diagonal * (1.0 + jitter * len(K)))
-        lower, failed = linalg.lapack.dpotrf(K.T, lower=1)
+        lower, failed = linalg.lapack.dpotrf(symmetric, lower=1)
         if not failed and np.isfinite(lower[-1, -1]):
             return np.asarray(lower)
     raise np.linalg.LinAlgError("rows beyond working precision")
+
+
+def log_det(lower: Array) -> float:
+    """Log-determinant of the matrix with this Cholesky factor."""
+    return 2.0 * float(np.sum(np.log(np.diagonal(lower))))

@@ -9,9 +9,9 @@ from scipy import linalg
 
 from miniamp.arrays import Array
 from miniamp.designs import Design
-from miniamp.evidence.linear import ROUNDING, TINY, RowSites, Sites, cholesky, log_det
+from miniamp.evidence.linear import ROUNDING, TINY, RowSites, Sites
 from miniamp.posterior import Posterior
-from miniamp.tilt import Tilt
+from miniamp.tilt import Tilt, cholesky, log_det
 
 
 class Dual:

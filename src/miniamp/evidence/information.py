@@ -10,9 +10,8 @@ from scipy import linalg
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat
-from miniamp.evidence.linear import cholesky
 from miniamp.posterior import Moments, Posterior, Prior
-from miniamp.tilt import Information, Remembered, Tilt
+from miniamp.tilt import Information, Remembered, Tilt, cholesky
 
 #: Directions of which less is known than this, relative to the best known one, are rounding.
 UNSEEN = 1e-13

@@ -21,7 +21,7 @@ from scipy import linalg
 from miniamp.arrays import Array, ArrayOrFloat
 from miniamp.designs import Design
 from miniamp.posterior import Moments, Posterior
-from miniamp.tilt import Tilt
+from miniamp.tilt import Tilt, cholesky, log_det
 
 #: A site is at most 1/PINNED times as sharp as the field around it, or as the widest coefficient:
 #: one that is surely zero has no variance, and a standard deviation a million times smaller than
@@ -41,8 +41,6 @@ QUIETEST = 1e-12
 FAINTEST = 1e-8
 #: The least variance of a row, in units of its noise: that of rounding.
 ROUNDING = 1e-14
-#: Added to the diagonal of a matrix that rounding has made indefinite, relative to it, in turn.
-JITTER = (0.0, 1e-15, 1e-13, 1e-11)
 #: Newton steps to the common scale, each of at most this factor.
 STEPS, FACTOR = 20, 3.0
 
@@ -225,25 +223,6 @@ def solve(R: Array, t: Array, sites: Sites) -> Joint:
     pull = white @ U
     field = Tilt(q / rest, (pull + D * q * linear) / rest)
     return Joint(D * (linear + pull), D * rest, field, U * D, D, lower, white)
-
-
-def cholesky(K: Array) -> Array:
-    """The lower Cholesky factor of K, with a little added to its diagonal where it needs it."""
-    for jitter in JITTER:
-        trial = K.copy()
-        trial[np.diag_indices_from(K)] *= 1.0 + jitter * len(K)
-        try:
-            lower = linalg.cholesky(trial, lower=True, overwrite_a=True, check_finite=False)
-        except np.linalg.LinAlgError:
-            continue
-        if np.isfinite(lower[-1, -1]):
-            return np.asarray(lower)
-    raise np.linalg.LinAlgError("rows beyond working precision")
-
-
-def log_det(lower: Array) -> float:
-    """Log-determinant of the matrix with this Cholesky factor."""
-    return 2.0 * float(np.sum(np.log(np.diagonal(lower))))
 
 
 class RowSpectrum:

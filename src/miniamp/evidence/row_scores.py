@@ -14,7 +14,8 @@ from scipy import linalg
 from miniamp.arrays import Array
 from miniamp.designs import Design
 from miniamp.evidence.information import InformationPosterior
-from miniamp.evidence.linear import ROUNDING, RowSites, cholesky, log_det
+from miniamp.evidence.linear import ROUNDING, RowSites
+from miniamp.tilt import cholesky, log_det
 
 #: Rows whose variances are computed at a time.
 BLOCK = 2048
