@@ -56,6 +56,11 @@ LIMITS = {
     "duplicates": 1,
     "public_duplicates": 0,
     "hidden_imports": 0,
+    "partial_fit_files": 20,
+    "partial_fit_returns": 0,
+    "fit_files": 54,  # now; goal 25
+    "fit_returns": 9,  # now; goal 0
+    "fit_opens": 2,
 }
 #: The longest file, in lines.
 LONGEST = 400
@@ -124,7 +129,7 @@ PARTS = {
     "prior": ("priors/laplace.py", ["Laplace", "laplace"]),
     "channel": ("channels/poisson.py", ["Poisson", "poisson"]),
     "evidence": ("evidence/mean_field.py", ["MeanFieldBatch", "mean-field"]),
-    "design": ("designs/averaged.py", ["Averaged"]),
+    "design": ("designs/base.py", ["Averaged"]),
     "file format": ("streams/formats/libsvm.py", ["libsvm", "LibsvmSource", "svmlight"]),
     "plot": ("report/coefficients.py", ["plot_inclusion"]),
     "command": ("cli/reproduce.py", ["reproduce"]),
@@ -281,7 +286,7 @@ def hidden_imports(module: Module) -> int:
     return count
 
 
-def measured(root: Path, walks: bool = True) -> tuple[dict[str, float], dict[str, object]]:
+def measured(root: Path) -> tuple[dict[str, float], dict[str, object]]:
     """Every number, and the details behind those that should be zero."""
     src = root / "src"
     modules = [Module(path, src) for path in sorted(src.rglob("*.py"))]
@@ -313,9 +318,8 @@ def measured(root: Path, walks: bool = True) -> tuple[dict[str, float], dict[str
         "hidden_imports": sum(hidden_imports(module) for module in modules),
     }
     details = {"long files": long, "cycles": found, "duplicates": sorted(twice)}
-    if walks:
-        for walk in ("partial_fit", "fit"):
-            numbers |= walked(root, walk)
+    for walk in ("partial_fit", "fit"):
+        numbers |= walked(root, walk)
     for kind in PARTS:
         numbers[f"places: {kind}"] = places(modules, kind)
     return numbers, details
@@ -386,7 +390,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     parser.add_argument("--details", action="store_true", help="name the files and classes meant")
     chosen = parser.parse_args()
-    numbers, details = measured(chosen.root.resolve(), walks=not chosen.check)
+    numbers, details = measured(chosen.root.resolve())
     if chosen.check:
         over = {name: numbers[name] for name, most in LIMITS.items() if numbers[name] > most}
         for name, value in over.items():

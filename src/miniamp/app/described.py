@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import html
 import json
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from miniamp.app.bodies import ARROW, JSON, Names
+from miniamp.estimators.describe import finite
 
 PATHS = {"/", "/docs", "/health", "/learn", "/metrics", "/model", "/openapi.json", "/predict"}
 
@@ -96,24 +96,8 @@ def model(estimator: Any, names: Names) -> dict[str, Any]:
     return {name: finite(value) for name, value in about.items()}
 
 
-def finite(value: Any) -> Any:
-    """The value with None in the place of numbers that JSON has no word for."""
-    if isinstance(value, dict):
-        return {key: finite(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [finite(each) for each in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
-
-
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return value.tolist() if hasattr(value, "tolist") else str(value)
-
-
-def nameless(estimator: Any) -> Any:
-    """The same model without names of features, for rows whose names were matched already."""
-    bare = copy.copy(estimator)
-    del bare.feature_names_in_
-    return bare
 
 
 STYLE = """

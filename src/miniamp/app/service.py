@@ -36,6 +36,7 @@ from miniamp.app.bodies import (
 )
 from miniamp.app.learner import BusyError, Learner, ReusedError
 from miniamp.errors import ConflictError, InvalidInputError, MiniampError
+from miniamp.estimators.describe import nameless
 
 #: Status of an error, most special first.
 STATUS: tuple[tuple[type[Exception], int], ...] = (
@@ -198,7 +199,7 @@ def predictions(model: Any, rows: RequestRows) -> dict[str, Any]:
     X = rows.X
     if hasattr(model, "feature_names_in_"):
         # The names were matched already; the estimator would require a data frame.
-        model = described.nameless(model)
+        model = nameless(model)
     if hasattr(model, "predict_proba"):
         chances = model.predict_proba(X)
         classes = (

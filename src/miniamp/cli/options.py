@@ -330,19 +330,6 @@ def pairs(value: str, name: str) -> dict[str, str]:
     return found
 
 
-def column(value: str) -> str | int:
-    """A column's name, or its number where it was written as `#3` or `#-1`.
-
-    Examples
-    --------
-    >>> column("price"), column("#-1")
-    ('price', -1)
-    """
-    if value.startswith("#") and value[1:].removeprefix("-").isdecimal():
-        return int(value[1:])
-    return value
-
-
 def prior_of(given: str) -> str | ScalarPrior:
     """A prior by its name, to be learned, or with numbers, `sparse:rho=0.1`, to be held fixed.
 
@@ -386,11 +373,10 @@ def channel_of(given: str, name_of_option: str) -> Channel:
     """A channel by its name, with numbers where it has some: `gaussian:var=0.1`."""
     name, _, numbers = given.partition(":")
     if name not in CHANNELS:
-        raise typer.BadParameter(
-            f"got {given!r}, expected learn, a variance, or one of "
-            f"{', '.join(CHANNELS)} with numbers like student-t:df=4",
-            param_hint=name_of_option,
+        known = (
+            f"learn, a variance, or one of {', '.join(CHANNELS)} with numbers like student-t:df=4"
         )
+        raise typer.BadParameter(f"got {given!r}, expected {known}", param_hint=name_of_option)
     return _made(CHANNELS[name], numbers, name_of_option)
 
 
@@ -402,9 +388,8 @@ def _made(cls: type[P], numbers: str, name: str) -> P:
         try:
             values[key.strip()] = float(number)
         except ValueError:
-            raise typer.BadParameter(
-                f"got {pair!r}, expected name=number", param_hint=name
-            ) from None
+            message = f"got {pair!r}, expected name=number"
+            raise typer.BadParameter(message, param_hint=name) from None
     strange = sorted(values.keys() - set(cls.names))
     if strange:
         names = ", ".join(cls.names) or "nothing: it has none"

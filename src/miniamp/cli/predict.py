@@ -10,10 +10,11 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+import miniamp
 from miniamp.arrays import Array
 from miniamp.cli import options
 from miniamp.cli.options import DecimalSign, MissingRule, UnknownRule, listed, option, within
-from miniamp.cli.run import State, from_start, nameless, opened, options_of, reading_options
+from miniamp.cli.run import State, from_start, opened, options_of, reading_options
 from miniamp.cli.writers import kind_of, require_outputs, writing
 from miniamp.streams import StreamBatch, open_stream
 
@@ -120,7 +121,7 @@ def _as_learned(
         return estimator, {"resume": reading}
     names = getattr(estimator, "feature_names_in_", None)
     columns = {} if names is None else {"columns": [str(name) for name in names]}
-    return nameless(estimator), columns
+    return miniamp.estimators.describe.nameless(estimator), columns
 
 
 def _centre(estimator: Any) -> Array:

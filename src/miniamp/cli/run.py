@@ -16,7 +16,7 @@ import typer
 
 import miniamp
 from miniamp import checks
-from miniamp.cli.options import column, listed, pairs
+from miniamp.cli.options import listed, pairs
 from miniamp.streams import Schema, Stream, StreamBatch, open_stream
 from miniamp.streams.connections import connections
 from miniamp.streams.formats import formats
@@ -268,6 +268,19 @@ def options_of(given: Mapping[str, object]) -> Options:
     return chosen
 
 
+def column(value: str) -> str | int:
+    """A column's name, or its number where it was written as `#3` or `#-1`.
+
+    Examples
+    --------
+    >>> column("price"), column("#-1")
+    ('price', -1)
+    """
+    if value.startswith("#") and value[1:].removeprefix("-").isdecimal():
+        return int(value[1:])
+    return value
+
+
 def reading_options(options: Options) -> Options:
     """Those options that tell how a file is written, as `open_stream` takes them."""
     given = {name: options[name] for name in READING if name in options}
@@ -299,14 +312,7 @@ def opened(path: Path) -> tuple[Estimator, State | None]:
     saved = getattr(estimator, "stream_", None)
     if not isinstance(saved, dict) or "reading" not in saved:
         return estimator, None
-    return nameless(estimator), saved
-
-
-def nameless(estimator: Estimator) -> Estimator:
-    """A copy that takes arrays without asking for the names of their columns."""
-    made = copy.copy(estimator)
-    made.__dict__.pop("feature_names_in_", None)
-    return made
+    return miniamp.estimators.describe.nameless(estimator), saved
 
 
 def from_start(reading: State) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -167,16 +166,4 @@ def _about_fit(estimator: Any) -> list[str]:
 
 def write_json(value: object) -> None:
     """One JSON document on standard output; what is no finite number is null."""
-    sys.stdout.write(json.dumps(_finite(value), indent=2) + "\n")
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    sys.stdout.write(json.dumps(miniamp.estimators.describe.finite(value), indent=2) + "\n")

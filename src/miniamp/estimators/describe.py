@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
+import math
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from arviz import InferenceData
 
     from miniamp.estimators.state import FitState
+
+T = TypeVar("T")
 
 #: Columns of the table of coefficients.
 COLUMNS = ("name", "mean", "std", "lower", "upper", "p_positive", "inclusion", "effect")
@@ -161,6 +165,26 @@ def target_labels(estimator: object, targets: int) -> tuple[str, list[str]]:
     named = getattr(estimator, "target_names_in_", None)
     names = [f"y{k}" for k in range(targets)] if named is None else [str(name) for name in named]
     return "target", names
+
+
+def finite(value: object) -> object:
+    """The value with None in the place of numbers that JSON has no word for."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def nameless(estimator: T) -> T:
+    """A copy that takes arrays without asking for the names of their columns."""
+    made = copy.copy(estimator)
+    made.__dict__.pop("feature_names_in_", None)
+    return made
 
 
 def mean_over_rows(history: Sequence[Mapping[str, object]], name: str) -> float | None:

@@ -192,6 +192,9 @@ class AutoBatch(DrawnRows[Chosen]):
     def cavity(self, step: AutoStep) -> tuple[Array, Array]:
         return self._chosen(step.memory.choice).cavity(_inner(step))
 
+    def diagnosis(self) -> str:
+        return self.design.diagnosis() if self.solver == "amp" else ""
+
     def remedies(self) -> Iterable[tuple[str, Self]]:
         if self.solver == "auto":
             careful = copy.copy(self)

@@ -110,7 +110,7 @@ class DrawnRows(Generic[MemoryT]):
         return belief.tilted(step.tilt)
 
     def diagnosis(self) -> str:
-        return self.design.diagnosis()
+        return ""
 
     def with_channel(self, channel: Channel) -> Self:
         """The same rows seen through another channel; weights are kept."""

@@ -248,6 +248,9 @@ class Batch(DrawnRows[Past | None]):
             sweep = self.design.sandwich(*estimate, self.y, self.channel, memory)
         return ratio(sweep.mean_square, sweep.mean_curvature) < CONFLICT
 
+    def diagnosis(self) -> str:
+        return self.design.diagnosis()  # columns that AMP cannot take; other solvers can
+
     def remedies(self) -> Iterable[tuple[str, Self]]:
         careful = copy.copy(self)
         careful.damping = max(self.damping, CAREFUL_DAMPING)

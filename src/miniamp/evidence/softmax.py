@@ -366,7 +366,7 @@ class SoftmaxBatch:
         return float(np.sum(np.maximum(got, log_chance.max(axis=1) - 0.5 * BEYOND**2)))
 
     def diagnosis(self) -> str:
-        return self.design.diagnosis()
+        return ""
 
     def _truth(self, classes: int) -> Array:
         return np.asarray(self.labels[:, None] == np.arange(classes), dtype=np.float64)
