@@ -95,8 +95,7 @@ class BasePrior(Parametric, ABC):
         """
         powers = {**self.widths, **dict.fromkeys(self.centres, 1)}
         changed = {n: getattr(self, n) * factor**k for n, k in powers.items() if n not in fixed}
-        same = {name: getattr(self, name) for name in self.names}
-        return type(self)(**{**same, **changed}) if changed else self
+        return self.replaced(**changed) if changed else self
 
     def free_widths(self, fixed: Collection[str] = ()) -> tuple[str, ...]:
         """The widths that may be learned: all but those in `fixed`."""
