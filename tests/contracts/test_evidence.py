@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import sparse
+from scipy import sparse, stats
 
 from miniamp import Posterior, Stop, Tilt, absorb, channels, designs, evidence, priors, stream
 from miniamp.errors import InvalidInputError, InvalidTypeError
@@ -92,6 +92,20 @@ def test_more_rows_teach_more(make, rng):
         y = Phi @ x + np.sqrt(0.1) * rng.normal(size=rows)
         errors.append(np.mean((absorb(start, make(Phi, y, CHANNEL))[0].mean - x) ** 2))
     assert errors[1] < 0.5 * errors[0]
+
+
+def test_log_evidence_is_near_the_exact_one(make, rng):
+    """Gaussian, 60 rows and 40 coefficients: the robust solver exactly, AMP to 1 nat, mean field
+    (which learns its own noise) to 15; shuffled targets are less probable by far."""
+    Phi, y = problem(rng)
+    belief = Posterior(priors.Gaussian(), SIZE).tilted(Tilt(rng.random(SIZE), np.zeros(SIZE)))
+    cov = (Phi * belief.var) @ Phi.T + 0.1 * np.eye(ROWS)
+    exact = stats.multivariate_normal(Phi @ belief.mean, cov).logpdf(y)
+    found = absorb(belief, make(Phi, y, CHANNEL))[1].log_evidence
+    within = {evidence.RobustBatch: 1e-9, evidence.MeanFieldBatch: 15.0}.get(make, 1.0)
+    assert found == pytest.approx(exact, abs=within)
+    _, shuffled = absorb(belief, make(Phi, rng.permutation(y), CHANNEL), on_conflict="skip")
+    assert shuffled.log_evidence < found - 5.0
 
 
 def test_single_precision_gives_double_results(make, rng):
