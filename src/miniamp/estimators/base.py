@@ -7,6 +7,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, ClassVar, Self, cast
 from weakref import WeakKeyDictionary
@@ -35,7 +36,7 @@ from miniamp.estimators.health import (
     diagnose,
     findings,
 )
-from miniamp.estimators.history import Entry, entry_line, prior_of
+from miniamp.estimators.history import Entry, entry_line, expected_error, prior_of
 from miniamp.estimators.rows import (
     ACCEPTED,
     Collection,
@@ -332,7 +333,9 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
     @property
     def health_(self) -> HealthReport:
         """What is wrong with the model, in plain words; empty when all is well."""
-        return diagnose(self._learned.history)
+        state = self._learned
+        seen = state.models, state.features, state.rows, state.y_scale
+        return diagnose(state.history, partial(expected_error, *seen))
 
     @property
     def _posteriors(self) -> list[Posterior]:

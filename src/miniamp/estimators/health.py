@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -116,13 +116,35 @@ class HealthReport:
         return "\n".join(map(str, self.findings)) or "nothing is wrong"
 
 
-def diagnose(history: History) -> HealthReport:
-    """What the history of a stream shows about its model."""
+def diagnose(history: History, expected: Callable[[int], float] | None = None) -> HealthReport:
+    """What the history of a stream shows about its model.
+
+    `expected` is the squared error that theory expects after so many rows like those of the stream;
+    it is asked where errors are large, and nothing else is wrong.
+    """
     past: list[tuple[int, str]] = []
     for entry in history:
         known = {kind for _, kind in past}
         past += [(entry["batch"], kind) for kind in entry.get("found", ()) if kind not in known]
-    return HealthReport(tuple(findings(history)), tuple(past))
+    found = findings(history)
+    if expected is not None and not found:
+        found = list(_behind_spectrum(_window(history), expected))
+    return HealthReport(tuple(found), tuple(past))
+
+
+def _behind_spectrum(recent: list[Entry], expected: Callable[[int], float]) -> Iterator[Finding]:
+    """Predictions much worse than theory expects of rows with these singular values."""
+    error = column(recent, "error")
+    if not recent or not (error > BEHIND_THEORY * column(recent, "noise_var")).all():
+        return
+    behind = float(np.median(error)) / expected(recent[0]["rows_seen"] - recent[0]["rows"])
+    if behind > BEHIND_THEORY:
+        yield Finding(
+            "theory",
+            f"The prediction error is {behind:.2g} times what theory expects for rows with these "
+            "singular values.",
+            "The prior may not fit the coefficients: try {prior=auto}.",
+        )
 
 
 def findings(history: History) -> list[Finding]:

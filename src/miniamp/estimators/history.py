@@ -16,12 +16,20 @@ from miniamp.info import Adaptation
 from miniamp.learning import Model
 from miniamp.parametric import Parametric
 from miniamp.priors import ScalarPrior
-from miniamp.theory import ConvergedBatch, Law
+from miniamp.theory import ConvergedBatch, Law, Spectrum, mutual_information
+from miniamp.theory.scalar import scalar_channel
+from miniamp.tilt import Remembered
 
 #: Entries that a history keeps at most. With more, every second of the older half is dropped: the
 #: latest 1,000 batches are always there, earlier ones the more thinly the older they are. A save of
 #: 10,000 entries wrote 6.5 MB and took .55 s, one of 1,600 in columns .45 MB and .11 s.
 KEPT_BATCHES = 2_000
+
+
+#: Directions in which the rows vary by less than this, relative to the largest, are empty.
+EMPTY = 1e-12
+#: A row is not known better from itself than this, relative to its noise.
+NEVER = 1.0 - 1e-9
 
 
 class Conflict(TypedDict, total=False):
@@ -66,6 +74,8 @@ class Entry(TypedDict, total=False):
     theory_precision: float
     theory_variance: float
     theory_error: float | None
+    theory_gained: float  #: nats that the batch added about the coefficients, by theory
+    theory_discarded: float  #: and those lost after it, with the correlations of coefficients
     task: str
     score: float
     error: float
@@ -98,6 +108,7 @@ class Typical(NamedTuple):
     prior: ScalarPrior  #: after the batch
     channel: Channel  #: on the scale of such rows
     alpha: float  #: rows per feature
+    features: int
     power: float  #: N times the mean square of an entry
     noise: float  #: variance of the noise; nan where y is on another scale than z
     forget: float  #: what counted of everything before
@@ -122,7 +133,7 @@ class Typical(NamedTuple):
         power = features * design.mean_square
         on_scale = noise if channel.shift_invariant else np.nan
         scaled = channel.replaced(var=noise / power)
-        return cls(prior, scaled, rows / features, power, on_scale, forget, first, unit)
+        return cls(prior, scaled, rows / features, features, power, on_scale, forget, first, unit)
 
     def after(self, last: Entry) -> Entry:
         """theory_precision, theory_variance and theory_error of this batch, given the one before.
@@ -138,16 +149,68 @@ class Typical(NamedTuple):
         try:
             law = Law(self.prior, lam=before, gamma=before, signal=before)
             new, _ = absorb(law, ConvergedBatch(self.alpha, self.channel))
+            scalar, lam = scalar_channel(self.prior), float(new.lam)
+            seen = mutual_information(self.prior, self.channel, new.variance, self.alpha, before)
+            known, kept = (float(scalar.information(np.array(a))) for a in (before, lam))
         except (MiniampError, ArithmeticError, ValueError):  # beyond what the theory can follow
             return {}
         entry: Entry = {
-            "theory_precision": float(new.lam),
+            "theory_precision": lam,
             "theory_variance": self.unit**2 * float(new.variance),
+            "theory_gained": self.features * float(seen - known),
+            "theory_discarded": self.features * float(seen - kept),
         }
         if np.isfinite(self.noise):
             error = self.noise + self.power * float(law.variance)
             entry["theory_error"] = self.unit**2 * error
         return entry
+
+
+def expected_error(
+    models: Sequence[Model], features: int, rows: int, unit: Array, before: int
+) -> float:
+    """Squared error of predictions by theory, from the singular values of all rows so far.
+
+    The error that `before` rows like these leave, in the units of y; nan where no theory applies or
+    not all rows are remembered. With s the singular values of these rows and tau what is known of a
+    coefficient without them (`theory.Spectrum`), the rows themselves are known up to the variance
+    v = sum_k 1/(tau/s_k^2 + 1/Delta)/before, and others like them up to v/(1 - v/Delta). Computed
+    when somebody asks: O(N^3).
+    """
+    model, belief = models[0], models[0].posterior
+    prior, noise, seen = (
+        belief.prior.coefficients,
+        model.channel.gaussian_noise(),
+        belief.remembered,
+    )
+    if (
+        len(models) > 1
+        or noise is None
+        or noise.size > 1
+        or not isinstance(prior, ScalarPrior)
+        or prior.shape != ()
+    ):
+        return np.nan
+    exact, var = belief.information, float(noise.flat[0])
+    if exact is not None:
+        S = exact.S * (var / exact.noise)
+    elif isinstance(seen, Remembered) and len(seen.rows) >= features:
+        S = var * seen.rows.T @ seen.rows
+    else:
+        return np.nan
+    squares = np.linalg.eigvalsh(S[:features, :features])
+    squares = squares[squares > EMPTY * squares[-1]]
+    a = float(np.mean(np.broadcast_to(belief.tilt.A, belief.size)[:features]))
+    design = Spectrum(np.sqrt(squares * before / rows), features, max(before, len(squares)))
+    try:
+        law = Law(prior, lam=a, gamma=a, signal=a)
+        new, _ = absorb(law, ConvergedBatch(design.alpha, model.channel, design=design))
+    except (MiniampError, ArithmeticError, ValueError):
+        return np.nan
+    tau = max(1.0 / new.variance - (new.lam - a), 0.0)
+    free = max(before - (belief.size - features), len(squares))  # an intercept takes one row
+    v = float(np.sum(1.0 / (tau / design.squares + 1.0 / var))) / free
+    return float(unit[0]) ** 2 * var / (1.0 - min(v / var, NEVER))
 
 
 class History(Sequence[Entry]):

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
+import numpy as np
+
 from miniamp.estimators.clusters import MANY_FEATURES
 from miniamp.report.facts import Facts
+
+#: Memory pays where a larger share of what the batches brought was discarded between them.
+PAYS = 0.2
 
 
 class Decision(NamedTuple):
@@ -87,6 +92,12 @@ def _memory(facts: Facts) -> Decision:
         why = "all correlations, as there are few features"
         if facts.memory < len(facts.features):
             why = "as many as are affordable; they keep correlations between batches"
+    gained, lost = (
+        float(np.nansum(facts.column(f"theory_{name}"))) for name in ("gained", "discarded")
+    )
+    if gained > 0.0:
+        pays = "more memory would pay" if lost > PAYS * gained else "more would bring little"
+        why += f"; by theory {lost:.3g} of {gained:.3g} nats were discarded between batches: {pays}"
     return Decision("memory", f"{facts.memory} remembered rows", why)
 
 
