@@ -52,6 +52,34 @@ def test_the_cut_of_a_stream_does_not_matter():
     assert min(coverage.values()) > 0.86, coverage
 
 
+def test_labels_in_small_batches_are_learned_as_well_as_in_one():
+    """Breast cancer, orders of seeds 0 to 7, 426 rows by 20: the mean log loss on the other 143 is
+    within 5 % of that of one batch (0.99; it was 1.11 where 32 first rows set the scale)."""
+    X, y = load_breast_cancer(return_X_y=True)
+    losses = {20: 0.0, 426: 0.0}
+    for seed in range(8):
+        order = np.random.default_rng(seed).permutation(len(y))
+        train, test = order[:426], order[426:]
+        for size in losses:
+            model = streamed(MiniAMPClassifier(), X[train], y[train], size, classes=[0, 1])
+            losses[size] += log_loss(y[test], model.predict_proba(X[test])) / 8.0
+    assert losses[20] < 1.05 * losses[426], losses
+
+
+def test_first_batch_of_several_classes_finds_the_scale_of_their_scores():
+    """Five features, four classes, coefficients of variance 100, 500 rows, seeds 0 to 2: the mean
+    log loss on 1000 others is 0.11 (0.147 where the scale was changed once); that of the true
+    coefficients is 0.095."""
+    losses = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(1500, 5))
+        y = (X @ (10.0 * rng.normal(size=(5, 4))) + rng.gumbel(size=(1500, 4))).argmax(axis=1)
+        model = MiniAMPClassifier().partial_fit(X[:500], y[:500])
+        losses.append(log_loss(y[500:], model.predict_proba(X[500:])))
+    assert np.mean(losses) < 0.125, losses
+
+
 def test_rows_that_wait_are_counted_when_asked_for():
     rng = np.random.default_rng(210)
     X = rng.normal(size=(120, 3))

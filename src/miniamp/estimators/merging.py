@@ -16,6 +16,7 @@ from miniamp.arrays import Array
 from miniamp.errors import InvalidTypeError
 from miniamp.estimators.base import StreamingEstimator
 from miniamp.estimators.history import History
+from miniamp.estimators.rows import GROUP
 from miniamp.estimators.state import FitState
 from miniamp.estimators.targets import of_two
 from miniamp.evidence import Frame
@@ -91,7 +92,7 @@ def _require_alike(a: StreamingEstimator, b: StreamingEstimator) -> None:
                 "streams.merge accepts posteriors",
             )
         check_is_fitted(given)
-        if given._state.frame is None:
+        if given.n_samples_seen_ < GROUP:
             raise checks.refuse(
                 name, f"{given.n_samples_seen_} rows", "more", "let the other learn from them"
             )

@@ -41,6 +41,15 @@ QUIETEST = 1e-8
 #: A probit score is so many times smaller than the logistic one with nearly the same probabilities.
 PROBIT_TO_LOGIT = 1.7
 
+#: A first batch of several classes is solved again with the scale that its left-out rows show,
+#: until the prior changes by less than this.
+SAME_SCALE = 0.3
+#: At most so many times, once for every so many rows per feature: left-out rows of few are too
+#: hopeful (digits with 15 rows per feature end at 1.07 times the log loss of offline logistic
+#: regression after two rounds, and at 1.3 after four; image segments with 53 at 1.16 and 1.01), and
+#: those of classes that can be separated never have enough. Without, both were at 1.10 and 1.46.
+LEAST_SCALES, MOST_SCALES, ROWS_PER_SCALE = 2, 6, 7
+
 #: Makes evidence of rows, targets and a channel.
 Solver: TypeAlias = Callable[[Given, Given, Channel], AutoBatch]
 
@@ -223,15 +232,22 @@ def _absorbed_together(
 ) -> tuple[list[Model], list[Info]]:
     """The models of all classes after a batch; as they were where it is skipped."""
     first, forget = belief.batches == 0, rows.kept(settings.forget, settings.auto_forget)
-    if first and settings.learn_prior:
-        belief = _with_scale(belief, settings, design, rows)
-    evidence = SoftmaxBatch(
-        design, rows.Y.argmax(axis=1), rows.weights, learn_scale=settings.learn_prior
-    )
+    learns = settings.learn_prior
+    start = _with_scale(belief, settings, design, rows) if first and learns else belief
+    labels = rows.Y.argmax(axis=1)
+    most = int(np.clip(len(labels) / belief.size / ROWS_PER_SCALE, LEAST_SCALES, MOST_SCALES))
     try:
-        belief, info = absorb(
-            belief, evidence, settings.stop, forget=forget, on_conflict=settings.on_conflict
-        )
+        for left in range(most if first and learns else 0, -1, -1):
+            evidence = SoftmaxBatch(
+                design, labels, rows.weights, learn_scale=learns and (left > 0 or not first)
+            )
+            belief, info = absorb(
+                start, evidence, settings.stop, forget=forget, on_conflict=settings.on_conflict
+            )
+            before, after = start.posteriors[0].prior, belief.posteriors[0].prior
+            if after.change_from(before) < SAME_SCALE:
+                break
+            start = replace(start.with_prior(after), scale_known=belief.scale_known)
     except np.linalg.LinAlgError:
         if settings.on_conflict == "raise":
             raise
