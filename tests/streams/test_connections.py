@@ -53,9 +53,13 @@ def redis_port():
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = ["redis-server", "--port", str(port), "--save", "", "--appendonly", "no"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        for line in server.stdout:
+            if "Ready to accept connections" in line:
+                break
         yield port
         server.terminate()
+        server.stdout.read()
 
 
 @pytest.fixture
@@ -63,16 +67,10 @@ def redis_stream(redis_port):
     """Every other row as one field of JSON."""
     import redis
 
-    client = redis.Redis(port=redis_port)
-    for _ in range(100):
-        try:
-            client.delete("rows")
-            break
-        except redis.ConnectionError:
-            time.sleep(0.05)
-    for i in range(ROWS):
-        client.xadd("rows", {"json": json.dumps(row_of(i))} if i % 2 else row_of(i))
-    client.close()
+    with redis.Redis(port=redis_port) as client:
+        client.delete("rows")
+        for i in range(ROWS):
+            client.xadd("rows", {"json": json.dumps(row_of(i))} if i % 2 else row_of(i))
     return f"redis://127.0.0.1:{redis_port}/rows", {"rows": str(ROWS)}
 
 
@@ -261,3 +259,12 @@ def test_a_query_of_many_rows_takes_bounded_memory(key, limit):
     rows, megabytes = done.stdout.split()
     assert rows == "8000000"
     assert float(megabytes) < limit
+
+
+def test_rows_are_skipped_at_the_start(address):
+    whole = list(opened(address))
+    rest = list(opened(address, start=50))
+    assert np.array_equal(
+        np.concatenate([b.y for b in rest]), np.concatenate([b.y for b in whole[1:]])
+    )
+    assert rest[-1].state()["mark"] == whole[-1].state()["mark"]

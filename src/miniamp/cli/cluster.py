@@ -10,18 +10,10 @@ import typer
 
 import miniamp
 from miniamp import checks
-from miniamp.cli import learn, options
-from miniamp.cli.options import (
-    FILES,
-    MODEL,
-    ROWS,
-    DecimalSign,
-    MissingRule,
-    UnknownRule,
-    option,
-    optional,
-)
+from miniamp.cli import learn, options, reading
+from miniamp.cli.options import FILES, MODEL, ROWS, option, optional
 from miniamp.cli.predict import predictions
+from miniamp.cli.reading import DecimalSign, MissingRule, UnknownRule
 from miniamp.cli.run import Run, name_of
 from miniamp.cli.writers import kind_of, require_outputs, writing
 from miniamp.streams import StreamBatch
@@ -56,28 +48,28 @@ Model = Annotated[
 
 def cluster(
     ctx: typer.Context,
-    source: options.Source,
+    source: reading.Source,
     clusters: Clusters,
     noise: ClusterNoise = "learn",
     seed: Seed = 0,
     batch_size: BatchSize = 1000,
-    columns: options.Columns = None,
-    categorical: options.Categorical = None,
-    missing: options.Missing = MissingRule.error,
-    unknown: options.Unknown = UnknownRule.error,
-    format_: options.Format = None,
-    delimiter: options.Delimiter = None,
-    header: options.Header = True,
-    decimal: options.Decimal = DecimalSign.point,
-    encoding: options.Encoding = None,
-    keep: options.Keep = None,
-    hashed: options.Hashed = None,
-    reference: options.Reference = None,
-    shuffle: options.Shuffle = None,
-    database: options.Database = None,
-    key: options.Key = None,
-    idle_seconds: options.IdleSeconds = None,
-    rows: options.MostRows = None,
+    columns: reading.Columns = None,
+    categorical: reading.Categorical = None,
+    missing: reading.Missing = MissingRule.error,
+    unknown: reading.Unknown = UnknownRule.error,
+    format_: reading.Format = None,
+    delimiter: reading.Delimiter = None,
+    header: reading.Header = True,
+    decimal: reading.Decimal = DecimalSign.point,
+    encoding: reading.Encoding = None,
+    keep: reading.Keep = None,
+    hashed: reading.Hashed = None,
+    reference: reading.Reference = None,
+    shuffle: reading.Shuffle = None,
+    database: reading.Database = None,
+    key: reading.Key = None,
+    idle_seconds: reading.IdleSeconds = None,
+    rows: reading.MostRows = None,
     output: Labels = None,
     checkpoint: options.Checkpoint = None,
     every: options.Every = 10,

@@ -13,17 +13,9 @@ from numpy.typing import NDArray
 
 import miniamp
 from miniamp import checks
-from miniamp.cli import learn, options
-from miniamp.cli.options import (
-    ConflictRule,
-    DecimalSign,
-    MissingRule,
-    SolverName,
-    TaskName,
-    UnknownRule,
-    noise_of,
-    prior_of,
-)
+from miniamp.cli import learn, options, reading
+from miniamp.cli.options import ConflictRule, SolverName, TaskName, noise_of, prior_of
+from miniamp.cli.reading import DecimalSign, MissingRule, UnknownRule
 from miniamp.cli.run import Run
 from miniamp.cli.summary import errors_line
 from miniamp.errors import InvalidInputError, MiniampWarning
@@ -52,7 +44,7 @@ Labels = NDArray[np.generic]
 
 def fit(
     ctx: typer.Context,
-    source: options.Source,
+    source: reading.Source,
     target: options.Target,
     task: options.Task = TaskName.auto,
     prior: options.Prior = "gaussian",
@@ -64,25 +56,25 @@ def fit(
     on_conflict: options.OnConflict = ConflictRule.adapt,
     intercept: options.Intercept = True,
     classes: options.Classes = None,
-    batch_size: options.BatchSize = "auto",
-    columns: options.Columns = None,
-    categorical: options.Categorical = None,
-    missing: options.Missing = MissingRule.error,
-    unknown: options.Unknown = UnknownRule.error,
-    format_: options.Format = None,
-    delimiter: options.Delimiter = None,
-    header: options.Header = True,
-    decimal: options.Decimal = DecimalSign.point,
-    encoding: options.Encoding = None,
-    keep: options.Keep = None,
-    hashed: options.Hashed = None,
-    reference: options.Reference = None,
-    shuffle: options.Shuffle = None,
-    seed: options.ShuffleSeed = None,
-    database: options.Database = None,
-    key: options.Key = None,
-    idle_seconds: options.IdleSeconds = None,
-    rows: options.MostRows = None,
+    batch_size: reading.BatchSize = "auto",
+    columns: reading.Columns = None,
+    categorical: reading.Categorical = None,
+    missing: reading.Missing = MissingRule.error,
+    unknown: reading.Unknown = UnknownRule.error,
+    format_: reading.Format = None,
+    delimiter: reading.Delimiter = None,
+    header: reading.Header = True,
+    decimal: reading.Decimal = DecimalSign.point,
+    encoding: reading.Encoding = None,
+    keep: reading.Keep = None,
+    hashed: reading.Hashed = None,
+    reference: reading.Reference = None,
+    shuffle: reading.Shuffle = None,
+    seed: reading.ShuffleSeed = None,
+    database: reading.Database = None,
+    key: reading.Key = None,
+    idle_seconds: reading.IdleSeconds = None,
+    rows: reading.MostRows = None,
     checkpoint: options.Checkpoint = None,
     every: options.Every = 10,
     new_rows: options.NewRows = False,

@@ -21,7 +21,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 import miniamp
 from miniamp.cli import summary
-from miniamp.cli.run import Options, Run, options_of
+from miniamp.cli.reading import Options
+from miniamp.cli.run import Run, options_of
 from miniamp.cli.writers import require_outputs
 from miniamp.streams import lock
 

@@ -14,19 +14,12 @@ from miniamp.channels.base import Channel
 from miniamp.errors import InvalidInputError
 from miniamp.parametric import Parametric
 from miniamp.priors import ScalarPrior
-from miniamp.streams.formats import formats
 
 P = TypeVar("P", bound=Parametric)
 MODEL, ROWS, FILES = "The model", "The rows", "Files and output"
 
 TaskName = StrEnum("TaskName", "auto regression classification")
-MissingRule = StrEnum("MissingRule", "error mean drop")
-UnknownRule = StrEnum("UnknownRule", "error ignore")
-FormatName = StrEnum("FormatName", sorted(formats()))  # type: ignore[misc]  # found by export
-#: Formats that can be read from standard input.
-PIPED = sorted(name for name, cls in formats().items() if cls.piped)
 SolverName = StrEnum("SolverName", "auto amp robust")
-DecimalSign = StrEnum("DecimalSign", "point comma")
 ConflictRule = StrEnum("ConflictRule", "adapt skip raise")
 
 #: Priors and channels by name.
@@ -77,16 +70,6 @@ def optional(panel: str | None, metavar: str, text: str, *names: str, **more: An
     return option(panel, metavar, text, *names, show_default=False, **more)
 
 
-Source = Annotated[
-    str,
-    typer.Argument(
-        metavar="SOURCE",
-        help=f"A file ({', '.join(FormatName)}); a folder or pattern of such files; - for standard "
-        f"input ({', '.join(PIPED)}); or an address: 'sql:SELECT ...', "
-        "redis://host:port/stream, kafka://broker:port/topic.",
-        show_default=False,
-    ),
-]
 ModelFile = Annotated[
     Path,
     typer.Argument(
@@ -179,113 +162,6 @@ Classes = Annotated[
     optional(MODEL, "LIST", "All classes, a,b,c; by default those of the first batch."),
 ]
 
-# The rows.
-BatchSize = Annotated[
-    str,
-    option(
-        ROWS,
-        "ROWS",
-        "Rows per batch; auto takes what the solver can afford (1000 from a pipe).",
-        callback=auto_or_count(1),
-    ),
-]
-Columns = Annotated[
-    str | None, optional(ROWS, "LIST", "Feature columns, a,b,c; all but the target by default.")
-]
-Categorical = Annotated[
-    str | None,
-    optional(ROWS, "LIST", "Columns to read as categories, a,b,c; those of text by default."),
-]
-Missing = Annotated[
-    MissingRule,
-    option(
-        ROWS,
-        "RULE",
-        "For a missing value: error stops, mean inserts the column's mean, drop skips the row.",
-    ),
-]
-Unknown = Annotated[
-    UnknownRule,
-    option(
-        ROWS,
-        "RULE",
-        "For a category that was not in the first batch: error stops, ignore counts it as none.",
-    ),
-]
-Format = Annotated[
-    FormatName | None,
-    optional(ROWS, "FORMAT", f"{', '.join(FormatName)}, if the name does not tell.", "--format"),
-]
-Delimiter = Annotated[
-    str | None, optional(ROWS, "SEPARATOR", "The separator of a CSV, if it is not detected.")
-]
-Header = Annotated[
-    bool,
-    option(
-        ROWS,
-        None,
-        "Whether a CSV begins with the names of its columns (else x0, x1, ...).",
-        "--header/--no-header",
-    ),
-]
-
-Decimal = Annotated[
-    DecimalSign,
-    option(ROWS, "SIGN", "point or comma: the sign before the decimals of numbers in a CSV."),
-]
-Encoding = Annotated[
-    str | None, optional(ROWS, "NAME", "The encoding of a CSV, such as latin-1; else UTF-8.")
-]
-Keep = Annotated[
-    str | None,
-    optional(
-        ROWS,
-        "LIST",
-        "Columns that are no features, a,b,c, such as an identifier. With predict and cluster they "
-        "are copied to the output.",
-    ),
-]
-
-Hashed = Annotated[
-    str | None,
-    optional(
-        ROWS,
-        "LIST",
-        "Columns of an open vocabulary with a number of bits, name=8: each word counts in one of "
-        "2^8 features.",
-    ),
-]
-Reference = Annotated[
-    str | None,
-    optional(
-        ROWS,
-        "LIST",
-        "Categories without a feature, with which others are compared: city=Rome, or first.",
-    ),
-]
-Shuffle = Annotated[
-    int | None,
-    optional(ROWS, "ROWS", "Put so many rows at a time in random order: for sorted files.", min=2),
-]
-ShuffleSeed = Annotated[int | None, optional(ROWS, None, "Of the random order.", min=0)]
-Database = Annotated[
-    str | None, optional(ROWS, "FILE", "The DuckDB database of sql:; else it reads files by name.")
-]
-Key = Annotated[
-    str | None,
-    optional(
-        ROWS, "COLUMN", "A column that orders the rows of sql:, all different: needed to resume."
-    ),
-]
-IdleSeconds = Annotated[
-    float | None,
-    optional(ROWS, "SECONDS", "Stop a live source (Redis, Kafka) when no row came for so long."),
-]
-MostRows = Annotated[
-    int | None,
-    optional(ROWS, "ROWS", "Stop a live source after so many rows in all.", "--rows", min=1),
-]
-
 # Files.
 Checkpoint = Annotated[
     Path | None,
@@ -314,20 +190,6 @@ def listed(value: str) -> list[str]:
     ['age', 'city']
     """
     return [name.strip() for name in value.split(",") if name.strip()]
-
-
-def pairs(value: str, name: str) -> dict[str, str]:
-    """`a=x,b=y` as a dict.
-
-    Examples
-    --------
-    >>> pairs("city=Rome, color=red", "--reference")
-    {'city': 'Rome', 'color': 'red'}
-    """
-    found = dict(part.partition("=")[::2] for part in listed(value))
-    if not all(found.values()):
-        raise typer.BadParameter(f"got {value!r}, expected column=value", param_hint=name)
-    return found
 
 
 def prior_of(given: str) -> str | ScalarPrior:

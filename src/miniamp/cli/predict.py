@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 import miniamp
 from miniamp.arrays import Array
-from miniamp.cli import options
-from miniamp.cli.options import DecimalSign, MissingRule, UnknownRule, listed, option, within
-from miniamp.cli.run import State, from_start, opened, options_of, reading_options
+from miniamp.cli import options, reading
+from miniamp.cli.options import listed, option, within
+from miniamp.cli.reading import DecimalSign, MissingRule, UnknownRule
+from miniamp.cli.run import State, from_start, opened, options_of
 from miniamp.cli.writers import kind_of, require_outputs, writing
 from miniamp.streams import StreamBatch, open_stream
 
@@ -59,22 +60,22 @@ Unknown = Annotated[
 def predict(
     ctx: typer.Context,
     model: options.ModelFile,
-    source: options.Source,
+    source: reading.Source,
     output: Output = Path("-"),
     level: Level = 0.9,
     batch_size: BatchSize = 1000,
     missing: Missing = MissingRule.error,
     unknown: Unknown = UnknownRule.error,
-    format_: options.Format = None,
-    delimiter: options.Delimiter = None,
-    header: options.Header = True,
-    decimal: options.Decimal = DecimalSign.point,
-    encoding: options.Encoding = None,
-    keep: options.Keep = None,
-    database: options.Database = None,
-    key: options.Key = None,
-    idle_seconds: options.IdleSeconds = None,
-    rows: options.MostRows = None,
+    format_: reading.Format = None,
+    delimiter: reading.Delimiter = None,
+    header: reading.Header = True,
+    decimal: reading.Decimal = DecimalSign.point,
+    encoding: reading.Encoding = None,
+    keep: reading.Keep = None,
+    database: reading.Database = None,
+    key: reading.Key = None,
+    idle_seconds: reading.IdleSeconds = None,
+    rows: reading.MostRows = None,
 ) -> None:
     """Predict for every row of a source, with error bars.
 
@@ -88,7 +89,7 @@ def predict(
     require_outputs({"--output": output}, source)
     kind_of(output)
     estimator, saved = opened(model)
-    estimator, reading = _as_learned(estimator, saved, missing)
+    estimator, as_learned = _as_learned(estimator, saved, missing)
     batches = open_stream(
         source,
         None,
@@ -96,8 +97,8 @@ def predict(
         missing=missing.value,
         unknown=unknown.value,
         keep=listed(keep or ""),
-        **reading_options(options_of(ctx.params)),
-        **reading,
+        **reading.reading_options(options_of(ctx.params)),
+        **as_learned,
     )
     count = 0
     with writing(output) as writer:
@@ -113,12 +114,12 @@ def _as_learned(
 ) -> tuple[Estimator, dict[str, Any]]:
     """How the rows were read when the model was made, from the first row on."""
     if saved is not None:
-        reading = from_start(saved["reading"])
-        if missing is MissingRule.mean and reading["means"] is None:
+        resume = from_start(saved["reading"])
+        if missing is MissingRule.mean and resume["means"] is None:
             # No gap was filled when the model was made: its own centre of each feature will do.
             centre = _centre(estimator)
-            reading["means"] = {"count": np.ones_like(centre), "total": centre}
-        return estimator, {"resume": reading}
+            resume["means"] = {"count": np.ones_like(centre), "total": centre}
+        return estimator, {"resume": resume}
     names = getattr(estimator, "feature_names_in_", None)
     columns = {} if names is None else {"columns": [str(name) for name in names]}
     return miniamp.estimators.describe.nameless(estimator), columns

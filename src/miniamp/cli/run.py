@@ -12,14 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
-import typer
 
 import miniamp
 from miniamp import checks
-from miniamp.cli.options import listed, pairs
+from miniamp.cli.options import listed
+from miniamp.cli.reading import (
+    LISTS,
+    Options,
+    column,
+    hashed_of,
+    reading_options,
+    reference_of,
+)
 from miniamp.streams import Schema, Stream, StreamBatch, open_stream
-from miniamp.streams.connections import connections
-from miniamp.streams.formats import formats
 from miniamp.streams.sources import files_of, is_read_once
 
 if TYPE_CHECKING:
@@ -33,8 +38,6 @@ else:
 
 #: What `batch.state()` gives, or a run that was saved.
 State: TypeAlias = Mapping[str, Any]
-#: Options by name.
-Options: TypeAlias = dict[str, Any]
 
 #: Bytes of the first file that tell one source from another. A file may grow at its end, or be
 #: corrected in rows that were not read yet, and is still the same.
@@ -55,15 +58,6 @@ FILES = frozenset(
 )
 #: Options that are as good as left out: those of older checkpoints.
 DEFAULTS = {"header": True, "on_conflict": "adapt", "decimal": "point"}
-#: Options that are lists, a,b,c.
-LISTS = ("classes", "columns", "categorical", "keep")
-#: Options of formats and connections.
-READING = (
-    "format",
-    *dict.fromkeys(
-        name for kind in (*formats().values(), *connections().values()) for name in kind.options
-    ),
-)
 #: Options that decide when to stop, and may be others when a run is resumed.
 LIMITS = ("idle_seconds", "rows")
 
@@ -266,38 +260,6 @@ def options_of(given: Mapping[str, object]) -> Options:
             value = str(value).replace("\t", "	")
         chosen[name.rstrip("_")] = value
     return chosen
-
-
-def column(value: str) -> str | int:
-    """A column's name, or its number where it was written as `#3` or `#-1`.
-
-    Examples
-    --------
-    >>> column("price"), column("#-1")
-    ('price', -1)
-    """
-    if value.startswith("#") and value[1:].removeprefix("-").isdecimal():
-        return int(value[1:])
-    return value
-
-
-def reading_options(options: Options) -> Options:
-    """Those options that tell how a file is written, as `open_stream` takes them."""
-    given = {name: options[name] for name in READING if name in options}
-    return given | ({"decimal": ","} if "decimal" in given else {})
-
-
-def hashed_of(given: str) -> dict[str, int]:
-    """`name=8` as bits by column."""
-    found = pairs(given, "--hashed")
-    if not all(bits.isdecimal() for bits in found.values()):
-        raise typer.BadParameter(f"got {given!r}, expected name=8", param_hint="--hashed")
-    return {name: int(bits) for name, bits in found.items()}
-
-
-def reference_of(given: str | None) -> dict[str, str] | str | None:
-    """`city=Rome` as categories by column, or "first"."""
-    return given if given in (None, "first") else pairs(given, "--reference")
 
 
 def opened(path: Path) -> tuple[Estimator, State | None]:

@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from numbers import Integral
 from typing import cast
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
-from miniamp.errors import InvalidInputError, InvalidTypeError
-from miniamp.streams.advice import advise
+from miniamp.errors import InvalidTypeError
 from miniamp.streams.encode import (
-    Encoder,
     Shuffle,
-    features,
-    rebatch,
-    with_hashed,
-    with_vocabulary,
 )
-from miniamp.streams.missing import RULES, RunningMean, handle_missing
-from miniamp.streams.pieces import Mark, Numbers, Piece, RowLocator, Source
+from miniamp.streams.missing import RULES
+from miniamp.streams.pieces import Mark
 from miniamp.streams.schema import (
     MOST_BITS,
     ReadOptions,
     Reference,
     Schema,
     checked_schema,
-    first_rows,
-    infer_schema,
-    with_target,
 )
 from miniamp.streams.sources import source_of
+from miniamp.streams.stream import Stream
 
 
 def open_stream(
@@ -163,222 +153,6 @@ def open_stream(
     return Stream(
         found, read, size, missing, unknown, full, begin, means, _checked_dtype(dtype), order
     )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StreamBatch:
-    """Exactly k rows of a stream; only the last batch may be shorter.
-
-    Attributes
-    ----------
-    X : (k, N) array or scipy CSR array
-        The features.
-    y : (k,) array or None
-        The targets: float64, or text for a target of labels; None without a target.
-    position : int
-        Rows of the source consumed so far, dropped ones included: resume from here.
-    schema : Schema
-        How the columns became features.
-    means : tuple of two (N,) arrays, or None
-        Counts and totals behind the running means, where missing values are filled by those.
-    numbers : (k,) array of int
-        The rows of the source that these are, counted from 0.
-    kept : dict
-        Columns that are carried along as text, (k,) objects each.
-    mark : dict, optional
-        What a source with an address resumes from: the last key, or the offsets.
-    begun : pair of int
-        Of rows in random order, those of the last window that were given out, and its rows; 0 if it
-        is at its end. The position is then the beginning of that window.
-    """
-
-    X: Numbers
-    y: NDArray[np.generic] | None
-    position: int
-    schema: Schema
-    means: tuple[Array, Array] | None = None
-    numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    kept: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
-    mark: Mark | None = None
-    begun: tuple[int, int] = (0, 0)
-
-    @property
-    def rows(self) -> int:
-        """The number k of rows."""
-        return int(self.X.shape[0])
-
-    @property
-    def feature_names(self) -> Sequence[str]:
-        """The names of the columns of X."""
-        return self.schema.feature_names
-
-    def state(self) -> dict[str, object]:
-        """All that `open_stream(..., resume=state)` needs to continue after this batch, exactly."""
-        means = None if self.means is None else {"count": self.means[0], "total": self.means[1]}
-        more: dict[str, object] = {} if self.mark is None else {"mark": self.mark}
-        more |= {"shuffle": list(self.begun)} if any(self.begun) else {}
-        return {"position": self.position, "schema": self.schema.to_dict(), "means": means, **more}
-
-    def __repr__(self) -> str:
-        return (
-            f"StreamBatch({self.rows} rows x {self.X.shape[1]} features, position={self.position})"
-        )
-
-
-class Stream:
-    """Batches of a source, made one at a time; see `open_stream`.
-
-    Iterating twice reads the source twice, where it allows that. The schema, once known, stays.
-    """
-
-    def __init__(
-        self,
-        source: Source,
-        options: ReadOptions,
-        batch_size: int,
-        missing: str,
-        unknown: str,
-        schema: Schema | None,
-        start: int,
-        means: Mapping[str, Array] | None,
-        dtype: np.dtype[np.float64],
-        order: Callable[[], Shuffle] | None = None,
-    ) -> None:
-        self._order = order
-        self.source = source
-        self.batch_size = batch_size
-        self.start = start
-        self._options = options
-        self._missing = missing
-        self._unknown = unknown
-        self._schema = schema
-        self._means = means
-        self._dtype = dtype
-        self._begun: Iterator[StreamBatch] | None = None
-        self._used = False
-        if source.rereadable:
-            self._begin()  # what is wrong with a file is reported at once
-
-    @property
-    def schema(self) -> Schema:
-        """How columns become features; asking waits for the first batch, if it was not read yet."""
-        if self._schema is None or not self._schema.complete:
-            self._begin()
-        if self._schema is None:
-            raise checks.refuse(
-                self.source.name, "no rows after those to skip", "rows", "give the schema"
-            )
-        return self._schema
-
-    @property
-    def feature_names(self) -> Sequence[str]:
-        """The names of the columns of X."""
-        return self.schema.feature_names
-
-    @property
-    def target(self) -> str | int | None:
-        """The name of the column to predict, None where there is none or it was given apart."""
-        return self.schema.target
-
-    @property
-    def rows(self) -> int | None:
-        """How many rows the source has, dropped ones included; None if it cannot tell."""
-        return self.source.count()
-
-    def __iter__(self) -> Iterator[StreamBatch]:
-        if self._begun is None:
-            self._begin()
-        batches, self._begun = self._begun, None
-        return batches if batches is not None else iter(())
-
-    def _begin(self) -> None:
-        """Read the first batch and keep it for whoever iterates first."""
-        if self._begun is not None:
-            return
-        if self._used and not self.source.rereadable:
-            raise checks.refuse(
-                "source",
-                f"{self.source.name}, which has been read and cannot be read again",
-                "a source that can",
-                "pass a list, a file, or a function that makes a new iterator",
-            )
-        self._used = True
-        batches = self._batches()
-        first = list(itertools.islice(batches, 1))
-        if not first and self.start == 0:
-            raise checks.refuse(self.source.name, "no rows", "at least one", "check the source")
-        self._begun = itertools.chain(first, batches)
-
-    def _batches(self) -> Iterator[StreamBatch]:
-        locator = RowLocator()
-        needed = self._needed()
-        pieces = self.source.pieces(self.start, needed)
-        try:
-            schema, head = self._recognised(pieces)
-        except InvalidInputError:
-            if needed is not None and self.source.rereadable:
-                # Once more with all columns, so that the message can list those that there are.
-                self._recognised(self.source.pieces(self.start, None))
-            raise
-        if schema is None:
-            return
-        encoder = Encoder(schema, self._dtype, locator, self._options.keep)
-        blocks = (
-            handle_missing(encoder.block(first, piece), self._missing, schema, locator)
-            for first, piece in locator.numbered(itertools.chain(head, pieces), self.start)
-        )
-        mean = RunningMean(self._means) if self._missing == "mean" else None
-        order = None if self._order is None else self._order()
-        unread = self._schema is None
-        for block in rebatch(blocks if order is None else order.blocks(blocks), self.batch_size):
-            if not schema.complete:
-                schema = with_vocabulary(schema, block, self._options.reference)
-            if unread:
-                advise(block, schema)
-                unread = False
-            self._schema = schema
-            X = features(block, schema, self._unknown, locator)
-            if mean is not None and isinstance(X, np.ndarray):
-                X = mean.filled(X, schema.feature_names)
-            X = with_hashed(X, block, schema)
-            y = block.y.astype(str) if block.y is not None and schema.labels else block.y
-            means = None if mean is None else (mean.count, mean.total)
-            position, begun = int(block.numbers[-1]) + 1, (0, 0)
-            if order is not None:
-                position, begun = order.place(block.rows)
-            mark = self.source.mark(position)
-            yield StreamBatch(X, y, position, schema, means, block.numbers, block.kept, mark, begun)
-
-    def _needed(self) -> Collection[str] | None:
-        """The columns to read, where that is known before the source is opened."""
-        target = self._options.target
-        names = self._options.columns
-        if self._schema is not None and self._schema.columns:
-            names = tuple(column.name for column in self._schema.columns)
-        if names is None or isinstance(target, int) or any(isinstance(n, int) for n in names):
-            return None
-        wanted = [str(name) for name in names] + ([] if target is None else [target])
-        return frozenset([*wanted, *self._options.keep])
-
-    def _recognised(self, pieces: Iterator[Piece]) -> tuple[Schema | None, list[Piece]]:
-        """The schema, and the pieces that were read to find it."""
-        read: list[Piece] = []
-        rows = 0
-        for piece in pieces:
-            if piece.rows:
-                read.append(piece)
-                rows += piece.rows
-            if rows >= self.batch_size:
-                break
-        if not read:
-            return None, []
-        head = first_rows(read, self.batch_size)
-        if self._schema is None:
-            return infer_schema(head, self._options, head[0].origin), read
-        return with_target(self._schema, self._options, head), read
-
-    def __repr__(self) -> str:
-        return f"Stream({self.source.name}, batch_size={self.batch_size})"
 
 
 def _resumed(

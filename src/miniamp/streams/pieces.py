@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
-from typing import ClassVar, Protocol, Self, TypeAlias
+from typing import ClassVar, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,8 @@ class CSR(Protocol):
 Cells: TypeAlias = NDArray[np.generic] | ArrowArray
 #: A block of numbers of shape (k, N): dense, or a scipy CSR array.
 Numbers: TypeAlias = NDArray[np.float64] | CSR
+
+S = TypeVar("S", bound="Source")
 
 #: How far a source with an address was read, in its own plain values.
 Mark: TypeAlias = dict[str, int | str]
@@ -217,6 +219,12 @@ class Source(ABC):
     def mark(self, position: int) -> Mark | None:
         """What to resume from after `position` rows, where that number is not enough."""
         return None
+
+
+def by_format(base: type[S], exported: Iterable[object]) -> dict[str, type[S]]:
+    """The kinds of a source that are exported, by what users call them."""
+    kinds = [cls for cls in exported if isinstance(cls, type) and issubclass(cls, base)]
+    return {cls.format: cls for cls in kinds if hasattr(cls, "format")}
 
 
 def skip_rows(pieces: Iterable[Piece], start: int, name: str) -> Iterator[Piece]:

@@ -71,10 +71,10 @@ class Column:
 
     def to_dict(self) -> dict[str, object]:
         """The column as plain values; what only some kinds have is left out by the others."""
-        chosen = {"reference": self.reference} if self.reference is not None else {}
-        bits = {"bits": self.bits} if self.bits else {}
         categories = self.categories and list(self.categories)
-        return {"name": self.name, "kind": self.kind, "categories": categories, **chosen, **bits}
+        found = {"reference": self.reference, "bits": self.bits or None}
+        chosen = {name: value for name, value in found.items() if value is not None}
+        return {"name": self.name, "kind": self.kind, "categories": categories, **chosen}
 
 
 @dataclass(frozen=True)
@@ -155,22 +155,18 @@ def _column_of(given: object) -> Column:
     texts = categories is None or (
         isinstance(categories, (list, tuple)) and all(isinstance(c, str) for c in categories)
     )
-    known = texts and isinstance(bits, int) and 0 <= bits <= MOST_BITS
-    if not (
-        isinstance(name, str) and isinstance(kind, str) and kind in KINDS and known
-    ) or not isinstance(reference, (str, type(None))):
+    good = kind in KINDS and texts and isinstance(reference, (str, type(None)))
+    if not (good and isinstance(name, str) and isinstance(kind, str) and isinstance(bits, int)):
+        raise _no_schema(given)
+    if not 0 <= bits <= MOST_BITS or (kind == HASHED and not bits):
         raise _no_schema(given)
     words = None if categories is None else tuple(categories)
     return Column(name, kind, words, reference, bits)
 
 
 def _no_schema(given: object) -> InvalidInputError:
-    return checks.refuse(
-        "schema",
-        f"{given!r:.80}",
-        "what Schema.to_dict() gives",
-        "pass a Schema, or a dict of column name to categories",
-    )
+    remedy = "pass a Schema, or a dict of column name to categories"
+    return checks.refuse("schema", f"{given!r:.80}", "what Schema.to_dict() gives", remedy)
 
 
 def checked_schema(schema: object) -> Schema | dict[str, tuple[str, ...]] | None:

@@ -4,6 +4,7 @@ from miniamp.streams.connections.base import Connection
 from miniamp.streams.connections.kafka import KafkaTopic
 from miniamp.streams.connections.redis import RedisStream
 from miniamp.streams.connections.sql import SQLQuery
+from miniamp.streams.pieces import by_format
 
 __all__ = ["Connection", "KafkaTopic", "RedisStream", "SQLQuery", "connection_of", "connections"]
 
@@ -16,7 +17,8 @@ def connections() -> dict[str, type[Connection]]:
     >>> sorted(connections())
     ['kafka', 'redis', 'sql']
     """
-    return {cls.format: cls for cls in (KafkaTopic, RedisStream, SQLQuery)}
+    found = [globals()[name] for name in __all__]
+    return by_format(Connection, found)  # type: ignore[type-abstract]  # only asked what is derived
 
 
 def connection_of(given: object) -> type[Connection] | None:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from miniamp import checks
 from miniamp.streams.formats.json_lines import json_object
 from miniamp.streams.in_hand import record_pieces
-from miniamp.streams.pieces import Mark, Piece, Source
+from miniamp.streams.pieces import Mark, Piece, Source, skip_rows
 
 #: Entries that are read at once, and seconds to wait for the first of them: Ctrl-C is seen between.
 ENTRIES, WAIT = 500, 0.25
@@ -38,14 +38,14 @@ class Connection(Source):
 
     def __init__(self, address: str) -> None:
         self.name = address
-        self._begin: tuple[int, Mark] = (0, {})
+        self._begin: tuple[int, Mark | None] = (0, None)
         self._mark: Mark = {}
         self._marked = 0
         self._steps: deque[tuple[str, int | str]] = deque()
 
     def resume(self, position: int, mark: Mark | None) -> None:
         """Let the row number `position` be the one after this mark."""
-        self._begin = (position, mark or {})
+        self._begin = (position, mark)
 
     def mark(self, position: int) -> Mark:
         """The mark after `position` rows, which must not be fewer than asked for before."""
@@ -57,15 +57,11 @@ class Connection(Source):
 
     def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
         position, mark = self._begin
-        if start != position:
-            raise checks.refuse(
-                self.name,
-                f"{start} rows to skip",
-                "a state of the same source to resume from",
-                "pass {resume}, or start over",
-            )
-        self._mark, self._marked = mark, position
         self._steps.clear()
+        if mark is None or start != position:  # no state of this source: count its rows
+            self._mark, self._marked = {}, 0
+            return skip_rows(self._after({}, 0, columns), start, self.name)
+        self._mark, self._marked = mark, position
         return self._after(mark, position, columns)
 
     def _passed(self, part: str, place: int | str) -> None:

@@ -6,6 +6,7 @@ from miniamp.streams.formats.csv import CSV
 from miniamp.streams.formats.json_lines import JSONLines
 from miniamp.streams.formats.libsvm import LIBSVM
 from miniamp.streams.formats.numpy_files import NPY, NPZ
+from miniamp.streams.pieces import by_format
 
 __all__ = ["CSV", "LIBSVM", "NPY", "NPZ", "ArrowIPC", "Format", "JSONLines", "Parquet", "formats"]
 
@@ -18,9 +19,5 @@ def formats() -> dict[str, type[Format]]:
     >>> sorted(formats())
     ['arrow', 'csv', 'jsonl', 'libsvm', 'npy', 'npz', 'parquet']
     """
-    exported = [globals()[name] for name in __all__]
-    return {
-        cls.format: cls
-        for cls in exported
-        if isinstance(cls, type) and issubclass(cls, Format) and cls is not Format
-    }
+    found = [globals()[name] for name in __all__]
+    return by_format(Format, found)  # type: ignore[type-abstract]  # only asked what is derived

@@ -3,15 +3,23 @@
 Parquet row groups are read a slice at a time, never a whole group, never ahead. What remains
 resident is a page or two of every column (1 MB each as most programs write them) and, where values
 are encoded by a dictionary, that: 2 to 3 MB per column.
+
+pyarrow takes the memory of a compressed page or buffer at once, and no metadata that it checks has
+its size: 40 kB of zeros became a gigabyte. So these sizes are read first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
+import numpy as np
+
+from miniamp import checks
 from miniamp.streams.formats.base import (
+    MAX_EXPANSION,
+    MAX_ROW_BYTES,
     Format,
     InputFile,
     StandardInput,
@@ -19,7 +27,6 @@ from miniamp.streams.formats.base import (
     readable,
     refuse_too_many,
 )
-from miniamp.streams.formats.expansion import check_buffers, check_pages
 from miniamp.streams.pieces import (
     ArrowArray,
     Piece,
@@ -32,6 +39,13 @@ from miniamp.streams.pieces import (
 
 #: Bytes read from the file at a time for each column.
 BUFFER = 1 << 14
+#: Bytes of a page header that are read at first; statistics of long texts make some longer.
+_HEADER = 1 << 12
+#: First bytes of compressed data within an Arrow buffer: LZ4 and Zstandard frames, and frames that
+#: their decoders skip.
+_FRAMES = np.array([0x184D2204, 0xFD2FB528, *range(0x184D2A50, 0x184D2A60)], dtype="<u4")
+#: A length beyond this is no length: other bytes that look like the beginning of a frame.
+_LONGEST = 1 << 40
 
 
 class _Schema(Protocol):
@@ -121,7 +135,7 @@ class Parquet(Format):
                     pages = (chunk.dictionary_page_offset, chunk.data_page_offset)
                     begin = min(page for page in pages if page is not None)
                     place = f"{self.name}, column {chunk.path_in_schema!r}"
-                    check_pages(place, file, begin, chunk.total_compressed_size)
+                    _check_pages(place, file, begin, chunk.total_compressed_size)
 
     def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
         return self._from(0, columns)
@@ -170,7 +184,104 @@ class ArrowIPC(Format):
             reader = None
             for message in messages:
                 if message.body is not None:
-                    check_buffers(self.name, memoryview(message.body))
+                    _check_buffers(self.name, memoryview(message.body))
                 if message.type == "record batch":
                     reader = reader or pa.ipc.open_stream(file, options=options)
                     yield reader.read_next_batch()
+
+
+def _refuse_expansion(name: str, size: int, packed: int) -> None:
+    """Refuse a part that is out of proportion to its compressed bytes."""
+    limit = max(MAX_ROW_BYTES, MAX_EXPANSION * packed)
+    if size > limit:
+        raise checks.refuse(
+            name,
+            f"{packed:,} compressed bytes that become {size:,}",
+            f"at most {limit:,}",
+            "write it again with smaller pages or batches",
+        )
+
+
+def _check_buffers(name: str, body: memoryview) -> None:
+    """Refuse a message of Arrow IPC whose compressed buffers become too large.
+
+    Each begins at a multiple of eight bytes with its length, then a frame.
+    """
+    words = np.frombuffer(body[: len(body) // 8 * 8], dtype="<u4").reshape(-1, 2)
+    starts = np.flatnonzero(np.isin(words[1:, 0], _FRAMES))
+    lengths = np.ascontiguousarray(words[starts]).view("<i8")[:, 0]
+    plausible = lengths[(lengths > 0) & (lengths < _LONGEST)]
+    _refuse_expansion(name, int(plausible.sum()), len(body))
+
+
+def _check_pages(name: str, file: IO[bytes], begin: int, size: int) -> None:
+    """Refuse a column chunk of Parquet with a page that becomes too large."""
+    at, end = begin, begin + size
+    while at < end:
+        for length in (_HEADER, size):
+            file.seek(at)
+            try:
+                header = _Thrift(file.read(min(length, end - at)))
+                sizes = {field: value for field, value in header.struct() if field in (2, 3)}
+                break
+            except IndexError:
+                continue
+        else:
+            return  # no header that could be read: the library refuses it
+        if 3 not in sizes:
+            return
+        _refuse_expansion(name, sizes.get(2, 0), sizes[3])
+        at += header.at + max(sizes[3], 0)
+
+
+class _Thrift:
+    """Thrift's compact protocol, as far as page headers need it: numbers, and what to skip."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.at = 0
+
+    def struct(self) -> Iterator[tuple[int, int]]:
+        """The number of each field, and its value; 0 where that is no whole number."""
+        field = 0
+        while byte := self._byte():
+            field = field + (byte >> 4) if byte >> 4 else self._integer()
+            yield field, self._value(byte & 15)
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self._content[self.at - 1]
+
+    def _unsigned(self) -> int:
+        number = shift = 0
+        while True:
+            byte = self._byte()
+            number |= (byte & 127) << shift
+            shift += 7
+            if byte < 128 or shift > 63:
+                return number
+
+    def _integer(self) -> int:
+        number = self._unsigned()
+        return (number >> 1) ^ -(number & 1)
+
+    def _value(self, kind: int) -> int:
+        if kind in (4, 5, 6):
+            return self._integer()
+        if kind in (3, 7):  # a byte, a double
+            self.at += 1 if kind == 3 else 8
+        elif kind == 8:  # bytes
+            self.at += self._unsigned()
+        elif kind in (9, 10):  # a list or set
+            head = self._byte()
+            count = head >> 4 if head >> 4 < 15 else self._unsigned()
+            if count > len(self._content):
+                raise IndexError(count)
+            for _ in range(count):
+                self._value(head & 15)
+        elif kind == 12:
+            for _ in self.struct():
+                pass
+        elif kind > 2:
+            raise IndexError(kind)
+        return 0

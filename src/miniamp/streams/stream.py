@@ -1,0 +1,280 @@
+"""A stream: batches of exactly k rows, each with the state to resume from."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from miniamp import checks
+from miniamp.arrays import Array
+from miniamp.errors import InvalidInputError, MiniampWarning
+from miniamp.streams.encode import (
+    Block,
+    Encoder,
+    Shuffle,
+    features,
+    rebatch,
+    with_hashed,
+    with_vocabulary,
+)
+from miniamp.streams.missing import RunningMean, handle_missing
+from miniamp.streams.pieces import Mark, Numbers, Piece, RowLocator, Source
+from miniamp.streams.schema import (
+    CATEGORY,
+    NUMBER,
+    ReadOptions,
+    Schema,
+    first_rows,
+    infer_schema,
+    with_target,
+)
+
+#: Rows of the first batch that make these guesses safe; the share of different texts from which a
+#: column is an identifier, and the number of categories from which it takes many features.
+LEAST_ROWS, MOSTLY, MANY = 50, 0.9, 100
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamBatch:
+    """Exactly k rows of a stream; only the last batch may be shorter.
+
+    Attributes
+    ----------
+    X : (k, N) array or scipy CSR array
+        The features.
+    y : (k,) array or None
+        The targets: float64, or text for a target of labels; None without a target.
+    position : int
+        Rows of the source consumed so far, dropped ones included: resume from here.
+    schema : Schema
+        How the columns became features.
+    means : tuple of two (N,) arrays, or None
+        Counts and totals behind the running means, where missing values are filled by those.
+    numbers : (k,) array of int
+        The rows of the source that these are, counted from 0.
+    kept : dict
+        Columns that are carried along as text, (k,) objects each.
+    mark : dict, optional
+        What a source with an address resumes from: the last key, or the offsets.
+    begun : pair of int
+        Of rows in random order, those of the last window that were given out, and its rows; 0 if it
+        is at its end. The position is then the beginning of that window.
+    """
+
+    X: Numbers
+    y: NDArray[np.generic] | None
+    position: int
+    schema: Schema
+    means: tuple[Array, Array] | None = None
+    numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    kept: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
+    mark: Mark | None = None
+    begun: tuple[int, int] = (0, 0)
+
+    @property
+    def rows(self) -> int:
+        """The number k of rows."""
+        return int(self.X.shape[0])
+
+    @property
+    def feature_names(self) -> Sequence[str]:
+        """The names of the columns of X."""
+        return self.schema.feature_names
+
+    def state(self) -> dict[str, object]:
+        """All that `open_stream(..., resume=state)` needs to continue after this batch, exactly."""
+        means = None if self.means is None else {"count": self.means[0], "total": self.means[1]}
+        more: dict[str, object] = {} if self.mark is None else {"mark": self.mark}
+        more |= {"shuffle": list(self.begun)} if any(self.begun) else {}
+        return {"position": self.position, "schema": self.schema.to_dict(), "means": means, **more}
+
+    def __repr__(self) -> str:
+        return (
+            f"StreamBatch({self.rows} rows x {self.X.shape[1]} features, position={self.position})"
+        )
+
+
+class Stream:
+    """Batches of a source, made one at a time; see `open_stream`.
+
+    Iterating twice reads the source twice, where it allows that. The schema, once known, stays.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        options: ReadOptions,
+        batch_size: int,
+        missing: str,
+        unknown: str,
+        schema: Schema | None,
+        start: int,
+        means: Mapping[str, Array] | None,
+        dtype: np.dtype[np.float64],
+        order: Callable[[], Shuffle] | None = None,
+    ) -> None:
+        self._order = order
+        self.source = source
+        self.batch_size = batch_size
+        self.start = start
+        self._options = options
+        self._missing = missing
+        self._unknown = unknown
+        self._schema = schema
+        self._means = means
+        self._dtype = dtype
+        self._begun: Iterator[StreamBatch] | None = None
+        self._used = False
+        if source.rereadable:
+            self._begin()  # what is wrong with a file is reported at once
+
+    @property
+    def schema(self) -> Schema:
+        """How columns become features; asking waits for the first batch, if it was not read yet."""
+        if self._schema is None or not self._schema.complete:
+            self._begin()
+        if self._schema is None:
+            raise checks.refuse(
+                self.source.name, "no rows after those to skip", "rows", "give the schema"
+            )
+        return self._schema
+
+    @property
+    def feature_names(self) -> Sequence[str]:
+        """The names of the columns of X."""
+        return self.schema.feature_names
+
+    @property
+    def target(self) -> str | int | None:
+        """The name of the column to predict, None where there is none or it was given apart."""
+        return self.schema.target
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows the source has, dropped ones included; None if it cannot tell."""
+        return self.source.count()
+
+    def __iter__(self) -> Iterator[StreamBatch]:
+        if self._begun is None:
+            self._begin()
+        batches, self._begun = self._begun, None
+        return batches if batches is not None else iter(())
+
+    def _begin(self) -> None:
+        """Read the first batch and keep it for whoever iterates first."""
+        if self._begun is not None:
+            return
+        if self._used and not self.source.rereadable:
+            raise checks.refuse(
+                "source",
+                f"{self.source.name}, which has been read and cannot be read again",
+                "a source that can",
+                "pass a list, a file, or a function that makes a new iterator",
+            )
+        self._used = True
+        batches = self._batches()
+        first = list(itertools.islice(batches, 1))
+        if not first and self.start == 0:
+            raise checks.refuse(self.source.name, "no rows", "at least one", "check the source")
+        self._begun = itertools.chain(first, batches)
+
+    def _batches(self) -> Iterator[StreamBatch]:
+        locator = RowLocator()
+        needed = self._needed()
+        pieces = self.source.pieces(self.start, needed)
+        try:
+            schema, head = self._recognised(pieces)
+        except InvalidInputError:
+            if needed is not None and self.source.rereadable:
+                # Once more with all columns, so that the message can list those that there are.
+                self._recognised(self.source.pieces(self.start, None))
+            raise
+        if schema is None:
+            return
+        encoder = Encoder(schema, self._dtype, locator, self._options.keep)
+        blocks = (
+            handle_missing(encoder.block(first, piece), self._missing, schema, locator)
+            for first, piece in locator.numbered(itertools.chain(head, pieces), self.start)
+        )
+        mean = RunningMean(self._means) if self._missing == "mean" else None
+        order = None if self._order is None else self._order()
+        unread = self._schema is None
+        for block in rebatch(blocks if order is None else order.blocks(blocks), self.batch_size):
+            if not schema.complete:
+                schema = with_vocabulary(schema, block, self._options.reference)
+            if unread:
+                _advise(block, schema)
+                unread = False
+            self._schema = schema
+            X = features(block, schema, self._unknown, locator)
+            if mean is not None and isinstance(X, np.ndarray):
+                X = mean.filled(X, schema.feature_names)
+            X = with_hashed(X, block, schema)
+            y = block.y.astype(str) if block.y is not None and schema.labels else block.y
+            means = None if mean is None else (mean.count, mean.total)
+            position, begun = int(block.numbers[-1]) + 1, (0, 0)
+            if order is not None:
+                position, begun = order.place(block.rows)
+            mark = self.source.mark(position)
+            yield StreamBatch(X, y, position, schema, means, block.numbers, block.kept, mark, begun)
+
+    def _needed(self) -> Collection[str] | None:
+        """The columns to read, where that is known before the source is opened."""
+        target = self._options.target
+        names = self._options.columns
+        if self._schema is not None and self._schema.columns:
+            names = tuple(column.name for column in self._schema.columns)
+        if names is None or isinstance(target, int) or any(isinstance(n, int) for n in names):
+            return None
+        wanted = [str(name) for name in names] + ([] if target is None else [target])
+        return frozenset([*wanted, *self._options.keep])
+
+    def _recognised(self, pieces: Iterator[Piece]) -> tuple[Schema | None, list[Piece]]:
+        """The schema, and the pieces that were read to find it."""
+        read: list[Piece] = []
+        rows = 0
+        for piece in pieces:
+            if piece.rows:
+                read.append(piece)
+                rows += piece.rows
+            if rows >= self.batch_size:
+                break
+        if not read:
+            return None, []
+        head = first_rows(read, self.batch_size)
+        if self._schema is None:
+            return infer_schema(head, self._options, head[0].origin), read
+        return with_target(self._schema, self._options, head), read
+
+    def __repr__(self) -> str:
+        return f"Stream({self.source.name}, batch_size={self.batch_size})"
+
+
+def _advise(first: Block, schema: Schema) -> None:
+    """Warn of identifiers and of categories that are many, by what the first batch has."""
+    number = 0
+    if first.rows < LEAST_ROWS or not isinstance(first.X, np.ndarray):
+        return
+    for column in schema.columns:
+        if column.is_text:
+            found = len(column.categories or ()) if column.kind == CATEGORY else 0
+            if found > MOSTLY * first.rows:
+                _warn(column.name, "is different in nearly every row, like an identifier")
+            elif found > MANY:
+                _warn(column.name, f"has {found} categories, one feature each")
+            continue
+        if column.kind == NUMBER and np.all(np.diff(first.X[:, number]) == 1.0):
+            _warn(column.name, "counts the rows, like an identifier")
+        number += 1
+
+
+def _warn(name: str, what: str) -> None:
+    text = f"column {name!r} {what}; leave it out with {{keep=['{name}']|{name}}}"
+    if "counts" not in what:
+        text += f", or hash its words with {{hashed=dict({name}=8)|{name}=8}}"
+    warnings.warn(MiniampWarning(text), stacklevel=2)
