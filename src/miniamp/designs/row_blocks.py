@@ -197,8 +197,12 @@ def triangle(R: Array, t: Array) -> tuple[Array, Array]:
     """The same rows rotated to at most N of them: |t - R x|^2 up to a constant."""
     if len(R) <= R.shape[1]:
         return R, t
-    Q, square = linalg.qr(R, mode="economic", check_finite=False)
-    return square, Q.T @ t
+    N = R.shape[1]
+    both = np.empty((len(R), N + 1), order="F")
+    both[:, :N], both[:, N] = R, t
+    # The targets are rotated with the rows: the rotation itself takes as long as the triangle.
+    (square,) = linalg.qr(both, mode="r", overwrite_a=True, check_finite=False)
+    return np.ascontiguousarray(square[:N, :N]), square[:N, N].copy()
 
 
 def sum_of(arrays: Sequence[Array]) -> Array:

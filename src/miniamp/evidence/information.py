@@ -89,9 +89,7 @@ class InformationPosterior(Posterior):
     def with_sites(self, rows: Array, precision: Array, linear: Array) -> Self:
         """The belief that also holds exp(-precision z^2/2 + linear z) of z = rows x, (M,) each."""
         weighted = np.sqrt(precision)[:, None] * rows
-        # Rows in C order are columns in LAPACK's: no copy is made.
-        added = linalg.blas.dsyrk(1.0, weighted.T, lower=0)
-        added += np.triu(added, 1).T
+        added = weighted.T @ weighted
         added += self.products
         return self._but(products=added, linear=self.linear + linear @ rows)
 

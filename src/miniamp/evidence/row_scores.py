@@ -83,20 +83,18 @@ class _TiedRows:
         root = np.sqrt(precision)
         K = space.covariance * root
         K *= root[:, None]
-        K[np.diag_indices_from(K)] += 1.0
+        K.T.flat[:: len(K) + 1] += 1.0
         lower = cholesky(K)
         self.log_det = log_det(lower)
-        inverse, _ = linalg.lapack.dpotri(lower, lower=1, overwrite_c=1)
-        self.rest = np.diagonal(inverse).copy()
-        # (C^-1 + T)^-1 = T^-1/2 (1 - K^-1) T^-1/2, without a product of matrices.
-        inverse[np.diag_indices_from(inverse)] -= 1.0
-        inverse *= -1.0 / root
-        inverse *= (1.0 / root)[:, None]
-        self.joint, self.precision = inverse, precision
-        self.var = np.diagonal(inverse).copy()
+        # (C^-1 + T)^-1 = T^-1/2 (1 - K^-1) T^-1/2, of which the diagonal and products are needed.
+        inverse, _ = linalg.lapack.dtrtri(lower, lower=1)
+        self.rest = np.einsum("ij,ij->j", inverse, inverse)
+        self.lower, self.root, self.precision = lower, root, precision
+        self.var = (1.0 - self.rest) / precision
 
     def moved(self, change: Array) -> tuple[Array, Array]:
-        shift = linalg.blas.dsymv(1.0, self.joint, change, lower=1)
+        own = change / self.root
+        shift = (own - linalg.lapack.dpotrs(self.lower, own, lower=1)[0]) / self.root
         return shift, change - self.precision * shift
 
 

@@ -30,7 +30,9 @@ HALVINGS, SHORT = 8, 0.2
 #: A gain that is less than this part of the whole is rounding.
 ROUNDING = 1e-9
 #: Solved once no score moves by more than this part of its standard deviation (root mean square).
-ENOUGH = 0.02
+#: With 0.02 MNIST takes 17.3 s for 10,000 rows instead of 13.5, for a log loss of .302 and .301;
+#: iris, wine and digits differ by less than 1 %.
+ENOUGH = 0.05
 #: So many iterations are all: MNIST takes 2 to 4, and more only while its scale is being found.
 LONGEST = 10
 #: A row's site has at least this precision: a score that is certain says nothing.
