@@ -180,3 +180,29 @@ def test_arviz_gets_marginals_where_no_covariances_are_known(data):
     classes = np.digitize(X.a, [-0.5, 0.5])
     several = MiniAMPClassifier().fit(X, classes).to_arviz(draws=10, random_state=0)
     assert several.posterior["coef"].sizes == {"chain": 1, "draw": 10, "class": 3, "feature": N}
+
+
+def test_levels_of_a_category_are_differences_from_their_mean():
+    """600 rows, seed 8. Of four dummies and an intercept only differences are known."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(8)
+    day = rng.integers(0, 4, 600)
+    X = pd.DataFrame(np.eye(4)[day], columns=[f"day={name}" for name in "abcd"])
+    X["bill"] = rng.normal(50.0, 5.0, 600)
+    worth = np.array([1.0, 2.0, 3.0, 6.0])
+    y = 10.0 + worth[day] + 0.2 * X.bill + rng.normal(0, 1.0, 600)
+    model = MiniAMPRegressor().fit(X, y)
+    table = model.summary()
+    levels = table.loc[[f"day={name}" for name in "abcd"]]
+    weights = np.hstack([np.eye(4) - 0.25, np.zeros((4, 1))])
+    mean, std = model.contrast(weights)
+    assert np.allclose(levels["mean"], mean)
+    assert np.allclose(levels["std"], std)
+    assert np.all(np.abs(levels["mean"] - (worth - 3.0)) < 4.0 * levels["std"])
+    assert levels["std"].max() < 0.1 * model.coef_std_[:4].min()  # which is that of their sum
+    at_zero = table.loc["intercept"]
+    assert abs(at_zero["mean"] - 13.0) < 4.0 * at_zero["std"] < 4.0
+    assert table.loc["bill", "mean"] == model.coef_[4]
+    # With a reference level coefficients are as they are.
+    fewer = MiniAMPRegressor().fit(X.drop(columns="day=a"), y)
+    assert np.array_equal(fewer.summary()["mean"][1:], fewer.coef_)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import math
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -17,6 +18,7 @@ from miniamp.arrays import Array
 from miniamp.errors import InvalidInputError, MissingExtraError
 from miniamp.estimators.history import Entry
 from miniamp.estimators.summary import Summary
+from miniamp.estimators.uncertainty import JointPosterior, joint
 
 if TYPE_CHECKING:
     from arviz import InferenceData
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Features up to which a summary uses the covariances of coefficients: of 500, 0.1 s.
+MOST_JOINT = 500
 #: Columns of the table of coefficients.
 COLUMNS = ("name", "mean", "std", "lower", "upper", "p_positive", "inclusion", "effect")
 
@@ -40,11 +44,11 @@ def to_arviz(estimator: _Sampled, draws: int, random_state: int | None) -> Infer
             "to_arviz", "", "arviz to be installed", 'pip install "miniamp[arviz]"'
         ) from error
     state, draws = estimator._learned, checks.count("draws", draws)
-    joint = True
+    known = True
     try:
         coef, intercept = estimator.sample_coefficients(draws, random_state)
     except InvalidInputError:  # covariances are not known: each from its own marginal
-        rng, found, joint = np.random.default_rng(random_state), state.coefficients, False
+        rng, found, known = np.random.default_rng(random_state), state.coefficients, False
         coef = found.mean + found.std * rng.standard_normal((draws, *found.mean.shape))
         std = np.array([_intercept_std(state, k) for k in range(state.targets)])
         intercept = found.intercept + std * rng.standard_normal((draws, state.targets))
@@ -60,7 +64,7 @@ def to_arviz(estimator: _Sampled, draws: int, random_state: int | None) -> Infer
             "coef": [kind, "feature"] if several else ["feature"],
             "intercept": [kind] if several else [],
         },
-        posterior_attrs={"joint": int(joint), "inference_library": "miniamp"},
+        posterior_attrs={"joint": int(known), "inference_library": "miniamp"},
     )
     return made
 
@@ -80,10 +84,14 @@ def of_coefficients(
     columns |= {name: [] for name in COLUMNS if spike or name != "inclusion"}
     strength = []
     constant = state.units.scale == 0.0
+    known = _joint(state)
+    groups = [] if spike or known is None or not intercepts else _categories(state, names)
     for k, (_, y_scale) in enumerate(state.target_units):
         unit = np.where(constant, np.nan, state.units.scale) / y_scale
         mean = np.append(found.intercept[k], found.mean[k])
         std = np.append(_intercept_std(state, k), found.std[k])
+        if known is not None:
+            mean, std = _centred(mean, std, known[k].covariance, groups)
         inclusion = np.append(1.0, found.inclusion[k])
         std[1:][constant] = np.nan  # a feature that never varied has told nothing
         lower, upper = (_quantile(mean, std, inclusion, 0.5 + s * level / 2.0) for s in (-1, 1))
@@ -95,7 +103,7 @@ def of_coefficients(
             "upper": upper.tolist(),
             "p_positive": _p_positive(mean, std, inclusion).tolist(),
             "inclusion": inclusion.tolist(),
-            "effect": [np.nan, *(found.mean[k] * unit).tolist()],
+            "effect": [np.nan, *(mean[1:] * unit).tolist()],
         }
         first = 0 if intercepts else 1
         if several:
@@ -110,6 +118,8 @@ def of_coefficients(
     note = "effect: per standard deviation of the feature" + (
         ", in standard deviations of the target" if classes is None else ", on the link's scale"
     )
+    if groups:
+        note += "\nlevels of a category: differences from the mean of its levels"
     if constant.any():
         some = ", ".join(np.array(names)[constant][:5])
         more = ", ..." if constant.sum() > 5 else ""
@@ -118,6 +128,51 @@ def of_coefficients(
     if classes is not None and not several:
         title += f": {classes[1]} against {classes[0]}"
     return Summary(title, _facts(estimator, state), columns, note, level, np.concatenate(strength))
+
+
+def _joint(state: FitState) -> list[JointPosterior] | None:
+    """Joint posteriors where they are known and not too large for a summary."""
+    if state.features > MOST_JOINT:
+        return None
+    try:
+        return joint(state)
+    except InvalidInputError:
+        return None
+
+
+def _categories(state: FitState, names: Sequence[str]) -> list[list[int]]:
+    """Features that are the levels of one category, "city=Rome": one of them is 1 in every row.
+
+    Only their differences are known. Where a level is left out as the reference, there is no such
+    group, and coefficients are differences from that level.
+    """
+    groups: dict[str, list[int]] = {}
+    tally = state.tally
+    for j, name in enumerate(names):
+        found = re.match(r"(.+?)[=:].", name)
+        if found and len(tally.low) and tally.low[j] == 0.0 and tally.high[j] == 1.0:
+            groups.setdefault(found[1], []).append(j)
+    centre, scale = state.units.centre, state.units.scale
+    share = np.where(centre == 0.0, np.square(scale), centre)  # of rows that have the level
+    return [g for g in groups.values() if len(g) > 1 and abs(share[g].sum() - 1.0) < 1e-6]
+
+
+def _centred(
+    mean: Array, std: Array, covariance: Array, groups: list[list[int]]
+) -> tuple[Array, Array]:
+    """Intercept and coefficients, the levels of each category less their mean."""
+    N = len(mean) - 1
+    T = np.eye(N + 1)
+    for group in groups:
+        T[np.ix_(group, group)] -= 1.0 / len(group)
+        T[N, group] = 1.0 / len(group)
+    moved = T @ np.append(mean[1:], mean[0])
+    var = np.maximum(np.einsum("ij,jk,ik->i", T, covariance, T, optimize=True), 0.0)
+    changed = sorted({j + 1 for group in groups for j in group} | {0})
+    mean, std = mean.copy(), std.copy()
+    mean[changed] = np.append(moved[N], moved[:N])[changed]
+    std[changed] = np.sqrt(np.append(var[N], var[:N]))[changed]
+    return mean, std
 
 
 def of_clusters(estimator: _Clusterer, level: float, names: Sequence[str] | None = None) -> Summary:

@@ -65,6 +65,13 @@ class Facts:
         classes = getattr(fitted, "classes_", None)
         labels = [] if classes is None else [str(name) for name in classes]
         mean = np.atleast_2d(fitted.cluster_centers_ if clusters else fitted.coef_)
+        std = np.atleast_2d(fitted.cluster_std_ if clusters else fitted.coef_std_)
+        summary: Summary = fitted._summary(0.9)
+        if not clusters:  # levels of categories as differences from their mean
+            mean, std = (
+                np.reshape(summary.columns[name], (len(mean), -1))[:, -mean.shape[1] :]
+                for name in ("mean", "std")
+            )
         names = getattr(fitted, "feature_names_in_", [f"x{i}" for i in range(mean.shape[1])])
         return cls(
             name=type(fitted).__name__,
@@ -75,7 +82,7 @@ class Facts:
             classes=labels,
             groups=_groups(fitted, clusters, labels, len(mean)),
             mean=mean,
-            std=np.atleast_2d(fitted.cluster_std_ if clusters else fitted.coef_std_),
+            std=np.nan_to_num(std),
             included=None if clusters else _included(fitted.inclusion_probability_),
             noise=np.asarray(fitted.noise_ if clusters else np.nan),
             weights=np.asarray(fitted.cluster_weights_ if clusters else ()),
@@ -83,7 +90,7 @@ class Facts:
             settings=fitted.get_params(deep=False),
             memory=0 if clusters else _memory(fitted.posterior_),
             tally=Tally() if clusters else fitted._learned.tally,
-            summary=fitted._summary(0.9),
+            summary=summary,
             units=np.zeros((2, 0)) if clusters else _units(fitted._learned.units),
             origin=_origin(getattr(fitted, "stream_", None), int(fitted.n_samples_seen_)),
         )
