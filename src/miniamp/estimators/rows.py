@@ -96,11 +96,11 @@ class Rows:
         """
         return min(forget, ALMOST_ONE) if learned else forget**self.calls
 
-    def enough_at_first(self, labels: bool) -> bool:
+    def enough_at_first(self, labels: bool, *, drifts: bool) -> bool:
         """Whether there are enough rows to start learning from.
 
         Labels are not enough while they come in blocks of one class: what one tells is lost where
-        all others were the same, however many come.
+        all others were the same, however many come. Rows of a stream that drifts wait for fewer.
         """
         count = self.count
         if not labels:
@@ -109,7 +109,7 @@ class Rows:
         positive = np.average(self.Y > 0.0, axis=0, weights=self.weights)
         shares = positive if self.Y.shape[1] > 1 else np.append(positive, 1.0 - positive)
         expected = count * (1.0 - np.sum(np.square(shares)))
-        per_feature = PER_FEATURE if self.Y.shape[1] == 1 else 0
+        per_feature = PER_FEATURE if self.Y.shape[1] == 1 and not drifts else 0
         least = min(max(GROUP, per_feature * self.X.shape[1]), MOST_WAITING)
         if count < least or self.changes < max(2.0, BLOCKS * expected):
             return False

@@ -124,7 +124,8 @@ class FitState:
     def _enough(self, rows: Rows) -> bool:
         """Whether there are enough rows to learn from."""
         if self.frame is None:
-            return rows.enough_at_first(self._labels)
+            drifts = self.settings.forget < 1.0 or self.settings.auto_forget
+            return rows.enough_at_first(self._labels, drifts=drifts)
         if self.settings.on_conflict == "raise":  # about the rows of this call alone
             return True
         fades = not self.settings.auto_forget
