@@ -15,13 +15,13 @@ fractions or more than 20 values). A quarter of the rows, drawn at random, is he
 
 Columns: whether the stream stopped; error over that of offline ridge or logistic regression, both
 cross-validated on the clean training rows; coverage of 90 % intervals on the test rows; log loss
-over that of the class frequencies. The CSV has one line per cell, the screen their summary.
+over that of the class frequencies. trust_cells.csv has one line per cell, trust.csv and the screen
+means and extremes over the data sets.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -40,6 +40,7 @@ from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks.timing import write_csv
 from miniamp import MiniAMPClassifier, MiniAMPRegressor
 from miniamp.errors import MiniampError
 
@@ -409,28 +410,27 @@ def cells(problem: Problem, quick: bool) -> Iterator[Cell]:
     yield from drift_cells(problem)
 
 
-def summary(found: list[Cell]) -> None:
-    """Print medians and extremes over the data sets, a line per kind of cell."""
-    kinds = dict.fromkeys((cell.task, _kind(cell)) for cell in found)
-    print(
-        f"\n{'cell':46s} {'stopped':>9s} {'error/offline':>20s} {'coverage':>17s} "
-        f"{'loss/freq':>18s}"
-    )
-    for task, kind in kinds:
+def summary(found: list[Cell]) -> list[dict[str, str]]:
+    """Means and extremes over the data sets, one line per kind of cell."""
+    lines = []
+    for task, kind in dict.fromkeys((cell.task, _kind(cell)) for cell in found):
         here = [cell for cell in found if (cell.task, _kind(cell)) == (task, kind)]
-        stopped = sum(bool(cell.stopped) for cell in here)
-        print(
-            f"{task[:5]} {kind:40s} {stopped:4d}/{len(here):<4d} "
-            f"{_spread([c.error_over_offline for c in here])} "
-            f"{_spread([c.coverage for c in here])} "
-            f"{_spread([c.loss_over_frequencies for c in here])}"
-            + (
-                f"  best other {np.nanmean([c.best_other for c in here]):.3f},"
-                f" ours {np.nanmean([c.loss_over_frequencies for c in here]):.3f}"
-                if kind.startswith("flips")
-                else ""
-            )
+        flips = kind.startswith("flips")
+        loss = _spread([cell.loss_over_frequencies for cell in here])
+        lines.append(
+            {
+                "task": task,
+                "cell": kind,
+                "streams": str(len(here)),
+                "stopped": str(sum(bool(cell.stopped) for cell in here)),
+                "error over offline": _spread([cell.error_over_offline for cell in here]),
+                "coverage": _spread([cell.coverage for cell in here]),
+                "loss over frequencies": "" if flips else loss,
+                "loss after the flip": loss if flips else "",
+                "best other": _spread([cell.best_other for cell in here]),
+            }
         )
+    return lines
 
 
 def _kind(cell: Cell) -> str:
@@ -441,9 +441,7 @@ def _kind(cell: Cell) -> str:
 
 def _spread(values: list[float]) -> str:
     finite = np.array([value for value in values if np.isfinite(value)])
-    if not len(finite):
-        return f"{'':20s}"
-    return f"{np.mean(finite):7.3f} ({finite.min():.2f}, {finite.max():.2f})"
+    return f"{finite.mean():.3f} ({finite.min():.2f} to {finite.max():.2f})" if len(finite) else ""
 
 
 def main() -> None:
@@ -467,15 +465,10 @@ def main() -> None:
                 f"loss/freq {cell.loss_over_frequencies:.3f}  {cell.seconds:.2f} s",
                 flush=True,
             )
-    given.out.mkdir(parents=True, exist_ok=True)
-    with (given.out / "trust.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(asdict(found[0])), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(
-            {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in asdict(cell).items()}
-            for cell in found
-        )
-    summary(found)
+    write_csv(given.out / "trust_cells.csv", [asdict(cell) for cell in found])
+    write_csv(given.out / "trust.csv", summary(found))
+    for line in summary(found):
+        print("  ".join(f"{name} {value}" for name, value in line.items() if value))
 
 
 if __name__ == "__main__":
