@@ -47,6 +47,18 @@ def test_classes_are_recognised(folder, run, table, classes):
     assert about["error"] < 0.3
 
 
+def test_prior_and_forgetting_are_learned(folder, run):
+    asked = ("--prior", "auto", "--forget", "auto")
+    ran = run("fit", "rows.csv", "--target", "y", "--json", *asked, "--output", "m.amp")
+    assert ran.code == 0
+    model = miniamp.load("m.amp")
+    assert (model.prior, model.forget, model.forget_) == ("auto", "auto", 1.0)
+    assert model.coef_[0] == pytest.approx(2.0, abs=0.035)
+    wrong = run("fit", "rows.csv", "--target", "y", "--forget", "often")
+    assert wrong.code == 2
+    assert "expected auto or a number" in " ".join(wrong.err.replace("│", "").split())
+
+
 def test_two_numbers_may_be_a_regression_after_all(folder, run):
     ran = run("fit", "binary.csv", "--target", "y", "--task", "regression", "--json")
     assert json.loads(ran.out)["task"] == "regression"

@@ -19,7 +19,7 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 import miniamp
 from miniamp import channels, priors
 from miniamp.errors import InvalidInputError
-from miniamp.estimators import MiniAMPRegressor
+from miniamp.estimators import MiniAMPRegressor, settings
 
 
 def linear(rng, rows, features, *, noise=0.5, correlation=0.0, coef=None, centre=0.0):
@@ -394,3 +394,24 @@ def test_parameters_that_change_are_checked_and_used():
         model.set_params(forget=2.0).partial_fit(rows, rows[:, 0])
     model.set_params(forget=0.5).partial_fit(rows, rows[:, 0])
     assert model.history_[-1]["forget"] == 0.5
+
+
+def test_automatic_batches_follow_the_schedule_of_the_theory(monkeypatch):
+    """A first large batch where it pays: rho=.3, noise 1e-4 of z, 1.2 N rows, half of N at once.
+
+    Errors of `theory.schedule`: 6.3e-5 so, 1.3e-3 and more with equal batches. N = 600, seed 41.
+    """
+    N, rows = 600, 720
+    monkeypatch.setattr(settings, "AT_ONCE", N * N // 2)
+    rng = np.random.default_rng(41)
+    prior = priors.GaussBernoulli(rho=0.3, var=1.0 / N)
+    coef, X = prior.sample(rng, N), rng.normal(size=(rows, N))
+    y = X @ coef + 0.01 * rng.normal(size=rows)
+    given = {"prior": prior, "noise": 1e-4, "memory": 0, "fit_intercept": False, "random_state": 0}
+    auto = MiniAMPRegressor(**given).fit(X, y)
+    sizes = [entry["rows"] for entry in auto.history_]
+    assert max(sizes) <= N // 2
+    assert len(set(sizes)) > 1
+    equal = MiniAMPRegressor(batch_size=rows // 6, **given).fit(X, y)
+    errors = [N * np.mean(np.square(m.coef_ - coef)) for m in (auto, equal)]
+    assert errors[0] < 0.1 * errors[1]

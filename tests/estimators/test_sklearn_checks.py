@@ -15,6 +15,14 @@ pytestmark = [
 ]
 
 
+@pytest.mark.slow
+@parametrize_with_checks(
+    [cls(prior="auto", forget="auto") for cls in (MiniAMPRegressor, MiniAMPClassifier)]
+)
+def test_every_check_of_what_is_learned(estimator, check):
+    check(estimator)
+
+
 @parametrize_with_checks([MiniAMPRegressor(), MiniAMPClassifier()])
 def test_every_check(estimator, check):
     check(estimator)

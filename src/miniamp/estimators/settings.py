@@ -14,7 +14,7 @@ from miniamp import channels, checks, priors, theory
 from miniamp.absorb import POLICIES, Stop
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
-from miniamp.designs import as_design
+from miniamp.designs import Design, as_design
 from miniamp.errors import InvalidTypeError, MiniampError
 from miniamp.estimators.candidates import PRIORS
 from miniamp.estimators.rows import Matrix
@@ -280,7 +280,7 @@ def auto_sizes(settings: ModelSettings, X: Matrix, targets: int = 1) -> list[int
     if shifted and rows <= features and rows**2 * features <= WORK_WIDE:
         return [rows]
     if takes_amp(settings, X):
-        return [rows] if rows * features <= AT_ONCE else _planned(settings, rows, features)
+        return [rows] if rows * features <= AT_ONCE else _planned(settings, X)
     work = WORK if shifted else WORK_AGAIN
     memory = settings.memory_for(features, sp.issparse(X))
     if sp.issparse(X) and (memory == 0 or rows <= SPARSE_ROWS):
@@ -297,16 +297,25 @@ def _equal(rows: int, size: int) -> list[int]:
 
 def takes_amp(settings: ModelSettings, X: Matrix) -> bool:
     """Whether AMP suits these rows."""
+    return choose(_sample(settings, X), solver=settings.solver).solver == "amp"
+
+
+def _sample(settings: ModelSettings, X: Matrix) -> Design:
+    """Some of these rows, standardised."""
     sample = X[:: max(1, X.shape[0] // SAMPLED)]
-    framed = settings.first_frame(sample).rows(sample, intercept=settings.intercept)
-    return choose(as_design(framed), solver=settings.solver).solver == "amp"
+    return as_design(settings.first_frame(sample).rows(sample, intercept=settings.intercept))
 
 
-def _planned(settings: ModelSettings, rows: int, features: int) -> list[int]:
+def _planned(settings: ModelSettings, X: Matrix) -> list[int]:
     """Rows of each batch as `theory.plan` chooses them, within 64 MB."""
+    (rows, features), channel = (int(n) for n in X.shape), settings.channel
+    if not settings.learn_prior and channel.names == ("var",):
+        # The theory is of rows of norm 1: larger ones are as good as less noise.
+        power = features * _sample(settings, X).mean_square
+        channel = channel.with_noise(float(channel.parameters()["var"]) / power)
     try:
         found = theory.plan(
-            settings.prior, settings.channel, features, budget_rows=rows, max_memory=8.0 * AT_ONCE
+            settings.prior, channel, features, budget_rows=rows, max_memory=8.0 * AT_ONCE
         )
     except (MiniampError, NotImplementedError, ArithmeticError):  # a model without a theory
         return _equal(rows, max(AT_ONCE // features, LEAST_ROWS))
