@@ -206,3 +206,10 @@ def test_levels_of_a_category_are_differences_from_their_mean():
     # With a reference level coefficients are as they are.
     fewer = MiniAMPRegressor().fit(X.drop(columns="day=a"), y)
     assert np.array_equal(fewer.summary()["mean"][1:], fewer.coef_)
+
+
+def test_the_summary_of_one_row_says_that_its_deviations_are_a_guess():
+    few = MiniAMPRegressor().fit(np.ones((1, 2)), np.ones(1)).summary_text()
+    assert "the noise is a guess" in few
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    assert "guess" not in MiniAMPRegressor().fit(X, X[:, 0]).summary_text()

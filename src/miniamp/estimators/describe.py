@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: With fewer rows than this there are no two residuals to learn the noise from.
+FEW_ROWS = 3
 #: Features up to which a summary uses the covariances of coefficients: of 500, 0.1 s.
 MOST_JOINT = 500
 #: Columns of the table of coefficients.
@@ -118,6 +120,8 @@ def of_coefficients(
     note = "effect: per standard deviation of the feature" + (
         ", in standard deviations of the target" if classes is None else ", on the link's scale"
     )
+    if state.rows_seen < FEW_ROWS:
+        note += "\nthe noise is a guess with so few rows, and so are all standard deviations"
     if groups:
         note += "\nlevels of a category: differences from the mean of its levels"
     if constant.any():
