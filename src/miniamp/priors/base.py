@@ -27,6 +27,8 @@ class Components(NamedTuple):
 class BasePrior(Parametric, ABC):
     """What algorithms need of any prior: of a coefficient, of a row, or with an intercept."""
 
+    #: Arguments of the constructor that are no hyper-parameters, such as the length of a row.
+    settings: ClassVar[tuple[str, ...]] = ()
     #: Hyper-parameters that measure how wide the prior is, and the power of x they are in:
     #: {"var": 2}, since a variance is in squared units of x.
     widths: ClassVar[Mapping[str, int]] = {}
@@ -95,7 +97,8 @@ class BasePrior(Parametric, ABC):
         """
         powers = {**self.widths, **dict.fromkeys(self.centres, 1)}
         changed = {n: getattr(self, n) * factor**k for n, k in powers.items() if n not in fixed}
-        return self.replaced(**changed) if changed else self
+        same = {name: getattr(self, name) for name in (*self.settings, *self.names)}
+        return type(self)(**{**same, **changed}) if changed else self
 
     def free_widths(self, fixed: Collection[str] = ()) -> tuple[str, ...]:
         """The widths that may be learned: all but those in `fixed`."""

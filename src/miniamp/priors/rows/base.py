@@ -26,6 +26,7 @@ class RowPrior(BasePrior):
     """
 
     dim: int
+    settings = ("dim",)
 
     @classmethod
     def default(cls, dim: int = 1) -> Self:
