@@ -376,6 +376,7 @@ class FitState:
             require_shape("waiting rows", self.waiting.X, len(self.waiting.Y), N)
             require_shape("waiting targets", self.waiting.Y, None, K)
         self.tally.require_features(N)
+        findings(self.history)  # reads what the next batch will read
         return self
 
     def __getstate__(self) -> dict[str, object]:
