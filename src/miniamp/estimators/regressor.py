@@ -32,8 +32,8 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
         Prior of the coefficients: "gaussian" (ridge), "sparse" (spike and slab), "laplace",
         "nonnegative", with hyper-parameters learned from the stream; or an object of
         `miniamp.priors`, which is used as given, for coefficients in the units of X. "auto" runs
-        the first three side by side, which takes up to three times as long as the slowest of them,
-        and uses the one under which the stream is most probable.
+        the first three side by side, which takes about twice as long as the slowest of them (at
+        most three times), and uses the one under which the stream is most probable.
     noise : "learn", float or channel
         Variance of the noise: learned, or given. Or a channel of `miniamp.channels`, such as
         StudentT for outliers or Poisson for counts.
