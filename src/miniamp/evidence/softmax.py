@@ -350,10 +350,8 @@ class SoftmaxBatch:
             return None
         guess = log_chance.argmax(axis=1)
         each = zip(where, self.labels[where], guess[where], deviations[where], strict=True)
-        found = student_weights(
-            [Outlier(int(i), float(y), float(g), float(d)) for i, y, g, d in each],
-            self.row_weights,
-        )
+        away = [Outlier(int(i), float(y), float(g), float(d)) for i, y, g, d in each]
+        found = student_weights(away, self.row_weights)
         if found is None:
             return None
         new = copy.copy(self)
