@@ -244,8 +244,10 @@ def _object_of(cls: type, fields: Fields) -> object:
 
 def _belief_of(cls: type[Posterior], fields: Fields) -> Posterior:
     """A belief: the constructor checks what it takes, and the rest must be there by name."""
-    if set(fields) != set(_field_names(cls)):
-        raise ValueError(f"expected {', '.join(_field_names(cls))}")
+    names = _field_names(cls)
+    # A field with a default may be younger than the file.
+    if not {n for n in names if not hasattr(cls, n)} <= set(fields) <= set(names):
+        raise ValueError(f"expected {', '.join(names)}")
     saved = fields["tilt"]
     # First, as the constructor takes memory for `size` coefficients.
     if not isinstance(saved, tilt.Tilt) or np.shape(saved.B)[:1] != (fields["size"],):
