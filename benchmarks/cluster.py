@@ -82,7 +82,7 @@ def iterations(out):
     table = []
     with (
         LocalCluster(
-            n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=None
+            n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=":0"
         ) as cluster,
         Client(cluster) as client,
     ):
@@ -123,7 +123,7 @@ def parallel(out, size=1000, rows=300, batches=16, seeds=3):
     table = []
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=4, processes=True, dashboard_address=None
+            n_workers=2, threads_per_worker=4, processes=True, dashboard_address=":0"
         ) as cluster,
         Client(cluster) as client,
     ):

@@ -372,7 +372,7 @@ def distributed_rows() -> Iterator[Found]:
 
     Phi, y = (np.concatenate(part) for part in zip(*map(cluster.block, range(2)), strict=True))
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as workers,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as workers,
         Client(workers) as client,
     ):
         far = designs.Distributed([partial(cluster.block, k) for k in range(2)], client)

@@ -39,7 +39,7 @@ def own_client():
         # when it has been filled meanwhile and is empty by a second death: not while we kill.
         dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
         distributed.LocalCluster(
-            n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=None
+            n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=":0"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -218,7 +218,7 @@ def test_a_cluster_without_workers_is_named(problem, monkeypatch) -> None:
     monkeypatch.setattr("miniamp.designs.worker_pool.REVIVAL", 1.0)
     with (
         distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

@@ -226,7 +226,7 @@ class TestTables:
         rng = np.random.default_rng(7)
         coef = rng.normal(size=100)
         X, y = linear(rng, 400, 100, coef=coef)
-        with distributed.Client(processes=False, n_workers=2, dashboard_address=None):
+        with distributed.Client(processes=False, n_workers=2, dashboard_address=":0"):
             blocks = da.from_array(X, chunks=(200, 100))
             model = MiniAMPRegressor().fit(blocks, da.from_array(y, chunks=200))
         assert model.history_[-1]["solver"] == "amp"

@@ -36,7 +36,7 @@ def data():
 def client():
     settings = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
     with (
-        distributed.LocalCluster(dashboard_address=None, **settings) as cluster,
+        distributed.LocalCluster(dashboard_address=":0", **settings) as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client
@@ -96,8 +96,10 @@ def test_clusters_a_block_at_a_time(monkeypatch) -> None:
     monkeypatch.setattr(da.Array, "__array__", None)  # what would bring all rows here
     model = MiniAMPClusterer(n_clusters=2, batch_size=100, random_state=0)
     model.fit(da.from_array(X, chunks=(100, 45)))
-    np.testing.assert_array_equal(model.labels_, plain.labels_)
-    np.testing.assert_allclose(model.cluster_centers_, plain.cluster_centers_, rtol=1e-12)
+    # The best start is found by its evidence, and that of its mirror image differs by rounding.
+    order = [0, 1] if model.labels_[0] == plain.labels_[0] else [1, 0]
+    np.testing.assert_array_equal(np.array(order)[model.labels_], plain.labels_)
+    np.testing.assert_allclose(model.cluster_centers_[order], plain.cluster_centers_, rtol=1e-12)
 
 
 @pytest.mark.usefixtures("client")

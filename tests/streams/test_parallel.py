@@ -54,7 +54,7 @@ def one_stream(numbers) -> Posterior:
 def client():
     settings = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
     with (
-        distributed.LocalCluster(dashboard_address=None, **settings) as cluster,
+        distributed.LocalCluster(dashboard_address=":0", **settings) as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client

@@ -85,7 +85,7 @@ class Distributed(Design):
     >>> import numpy as np
     >>> from dask.distributed import Client
     >>> blocks = [functools.partial(np.full, (2, 3), value) for value in (1.0, 2.0)]
-    >>> with Client(processes=False, n_workers=1, dashboard_address=None) as client:
+    >>> with Client(processes=False, n_workers=1, dashboard_address=":0") as client:
     ...     Distributed(blocks, client).forecast(np.ones(3), np.ones(3))
     (array([3., 3., 6., 6.]), array([ 3.,  3., 12., 12.]))
     """

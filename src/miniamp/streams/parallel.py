@@ -110,7 +110,7 @@ def parallel_absorb(
     >>> def batch(seed):
     ...     Phi = np.random.default_rng(seed).normal(size=(50, 20)) / np.sqrt(20)
     ...     return Phi, Phi @ np.linspace(-1, 1, 20)
-    >>> with warnings.catch_warnings(), Client(processes=False, dashboard_address=None) as client:
+    >>> with warnings.catch_warnings(), Client(processes=False, dashboard_address=":0") as client:
     ...     warnings.simplefilter("ignore")
     ...     belief, absorbed = parallel_absorb(
     ...         Posterior(priors.Gaussian(), 20),
