@@ -70,6 +70,8 @@ CAPTIONS = {
     "beyond-parts": "Beyond the paper: other priors and channels, with their theory.",
     "beyond-phases": "Beyond the paper: phase diagrams.",
     "beyond-plan": "Beyond the paper: the size of a batch that theory recommends.",
+    "beyond-schedule": "Beyond the paper: the same rows in batches of different sizes.",
+    "beyond-drift": "Beyond the paper: coefficients that drift, and how much to forget.",
 }
 
 

@@ -53,7 +53,7 @@ FILES = {
     "cut.csv.gz": b"\x1f\x8b\x08\x00",
     "array.json": b"[1, 2]\n",
     "broken.jsonl": b'{"a": 1, "y": 2}\n{"a": 1,\n',
-    "one_class.csv": table("a,b,y", *(f"{i},{i % 7},yes" for i in range(40))),
+    "one_class.csv": table("a,b,y", *(f"{i % 9},{i % 7},yes" for i in range(40))),
     "comma.csv": table("a;y", *(f"{i},5;{i % 7}" for i in range(1, 40))),
     "huge.csv": table("a,b,y", *(f"{i}e307,{i % 7},{i % 5}" for i in range(-9, 10))),
     "alone.npz": _archive(X=np.zeros((3, 2))),

@@ -103,7 +103,7 @@ def test_intervals_hold_on_dates_that_are_new():
 
 
 def test_hashed_words_count_wherever_they_are_new():
-    rows = [{"text": f"word{i} word{i + 1}", "x": i, "y": i} for i in range(40)]
+    rows = [{"text": f"word{i} word{i + 1}", "x": i % 7, "y": i} for i in range(40)]
     (batch,) = open_stream(rows, "y", 40, hashed={"text": 8})
     assert len(batch.feature_names) == 257
     assert batch.feature_names[:2] == ("x", "text#0")
@@ -190,6 +190,8 @@ def test_identifiers_and_many_categories_are_warned_of_by_name():
     assert "column 'zip' has 120 categories" in texts[2]
     assert "hashed=dict(zip=8)" in texts[2]
     open_stream(rows, "y", n, keep=["id", "name"], hashed={"zip": 6})  # warns of nothing
+    with pytest.warns(MiniampWarning, match="'id' counts"):  # the batches of small files
+        open_stream(rows, "y", 32, keep=["name", "zip"])
 
 
 def table(rows=400, order=False, classes=False):

@@ -56,7 +56,10 @@ def inspect(
     console = Console()
     summary.show(estimator, names, console, top)
     for name, value in _origin(saved).items():
-        console.print(f"{name}: {summary.shown(value)}", soft_wrap=True, highlight=False)
+        text = f"{name}: {summary.shown(value)}"
+        if name == "position":
+            text = f"read so far: {value:,} {'row' if value == 1 else 'rows'} of the source"
+        console.print(text, soft_wrap=True, highlight=False)
     if report is not None:
         console.print(f"report: {report}", soft_wrap=True, highlight=False)
 

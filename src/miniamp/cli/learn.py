@@ -184,8 +184,9 @@ def _conclude(
     # Labels on standard output are for programs: what is for people goes to stderr.
     console = Console(stderr="-" in written.values())
     summary.show(run.estimator, run.feature_names, console)
+    rows = outcome["rows_this_time"]
     console.print(
-        f"{outcome['rows_this_time']:,} rows in {outcome['seconds']:.1f} s, "
+        f"{rows:,} {'row' if rows == 1 else 'rows'} in {outcome['seconds']:.1f} s, "
         f"{outcome['rows_per_second']:,.0f} rows per second, {run.batch_rows:,} per batch",
         highlight=False,
     )

@@ -34,9 +34,10 @@ from miniamp.streams.schema import (
     with_target,
 )
 
-#: Rows of the first batch that make these guesses safe; the share of different texts from which a
-#: column is an identifier, and the number of categories from which it takes many features.
-LEAST_ROWS, MOSTLY, MANY = 50, 0.9, 100
+#: Rows of the first batch that make these guesses safe: small files have batches of 32, in which
+#: 50 equally frequent categories look like an identifier once in 100 files. The share of different
+#: texts from which a column is an identifier, and the categories from which it takes many features.
+LEAST_ROWS, MOSTLY, MANY = 30, 0.9, 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
