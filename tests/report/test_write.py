@@ -11,7 +11,7 @@ import pytest
 
 from miniamp import MiniAMPClassifier, MiniAMPClusterer, MiniAMPRegressor
 from miniamp.errors import InvalidInputError
-from miniamp.report import write_report
+from miniamp.report import choices, write_report
 from miniamp.report.coefficients import neighbours
 from miniamp.report.draw import plotly
 from miniamp.report.facts import MOST_BATCHES, Facts
@@ -138,6 +138,7 @@ def test_one_batch_is_enough(tmp_path):
         *headings
     }
     assert {"Coefficients", "Table of coefficients", "Data"} <= {*headings}
+    assert "noise, standard deviation" in path.read_text(encoding="utf-8")
 
 
 def test_errors_are_told_for_all_rows_and_for_the_latest(regressor, tmp_path):
@@ -260,5 +261,45 @@ def test_several_targets_have_one_report(tmp_path):
     model = MiniAMPRegressor(batch_size=60).fit(X, Y)
     write_report(model, tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "near" in text
-    assert "far" in text
+    assert "regression of 2 targets (near, far), 300 rows" in text
+    assert "means over the targets" in text
+
+
+def test_what_batches_discard_is_drawn_where_theory_follows(regressor):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 100))
+    y = X @ rng.normal(size=100) + rng.normal(size=600)
+    made = MiniAMPRegressor(solver="amp", memory=0, batch_size=200, random_state=0).fit(X, y)
+    (chart,) = [c for c in charts(Facts.of(made)) if c.title == "Information by batch"]
+    gained, lost = (series.y for series in chart.series)
+    assert gained.tolist() == [entry["theory_gained"] for entry in made.history_]
+    assert np.all((lost > 0.0) & (lost < gained))
+    assert f"{lost.sum() / gained.sum():.0%} in all" in chart.words
+    assert "Information by batch" not in [c.title for c in charts(Facts.of(regressor))]
+
+
+def test_the_first_prediction_by_theory_does_not_squeeze_the_others():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 100))
+    y = X @ rng.normal(size=100) + rng.normal(size=600)
+    made = MiniAMPRegressor(solver="amp", memory=0, batch_size=200, random_state=0).fit(X, y)
+    theory = charts(Facts.of(made))[0].series[-1]
+    assert theory.name == "predicted by theory"
+    assert theory.x.tolist() == [200.0, 400.0]
+
+
+def test_a_learned_forgetting_factor_is_drawn(regressor):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    made = MiniAMPRegressor(forget="auto", batch_size=50, random_state=0).fit(X, X[:, 0])
+    (chart,) = [c for c in charts(Facts.of(made)) if c.title == "Forgetting"]
+    assert chart.series[0].y.tolist() == [entry["forget"] for entry in made.history_]
+    assert "Forgetting" not in [c.title for c in charts(Facts.of(regressor))]
+
+
+def test_batches_that_waited_are_explained():
+    X = np.random.default_rng(0).normal(size=(120, 2))
+    made = MiniAMPRegressor(batch_size=20, random_state=0).fit(X, X[:, 0])
+    (batch,) = [choice for choice in choices(made) if choice.what == "batch"]
+    assert batch.chosen == "40 rows"
+    assert "wait until there are 32" in batch.why

@@ -99,9 +99,10 @@ class Summary:
         head, *body = ([html.escape(cell) for cell in row] for row in self._cells(most))
         facts = " · ".join(f"{html.escape(k)}: {html.escape(v)}" for k, v in self.facts.items())
         rows = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in body)
+        note = html.escape(self._note(len(body))).replace("\n", "<br>")
         return (
             f"<p><b>{html.escape(self.title)}</b><br>{facts}</p><table><tr><th>"
-            f"{'</th><th>'.join(head)}</th></tr>{rows}</table><p>{html.escape(self._note(len(body)))}</p>"
+            f"{'</th><th>'.join(head)}</th></tr>{rows}</table><p>{note}</p>"
         )
 
     def _note(self, rows: int) -> str:

@@ -8,10 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from miniamp.estimators.clusters import MANY_FEATURES
-from miniamp.report.facts import Facts
-
-#: Memory pays where a larger share of what the batches brought was discarded between them.
-PAYS = 0.2
+from miniamp.estimators.rows import GROUP
+from miniamp.report.facts import PAYS, Facts
 
 
 class Decision(NamedTuple):
@@ -135,6 +133,8 @@ def _rest(facts: Facts) -> list[Decision]:
     why = "what the solver can process at once, or is worthwhile according to theory"
     if asked != "auto":
         why = f"batch_size={asked} in fit, or the batches passed to partial_fit"
+        if facts.task != "clustering" and int(str(typical)) > int(str(asked)):
+            why = f"batch_size={asked} in fit; rows wait until there are {GROUP} at least"
     found = [Decision("batch", f"{typical:,} rows", why)]
     if given.get("forget", 1.0) != 1.0:
         why = "old batches count less"

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Features shown, and groups (classes, clusters): more could not be read.
 MOST_FEATURES, MOST_GROUPS = 30, 6
+#: Least height of the plot in pixels: a telephone shows one class per line above it.
+LEAST_HEIGHT = 240
 #: Standard deviations either side: 90 % of a Gaussian.
 NINETY_PERCENT = 1.6448536269514722
 #: Features whose standard deviations differ by more than this factor are drawn in units of these.
@@ -96,7 +98,7 @@ def coefficients(facts: Facts, most: int = MOST_FEATURES) -> Chart:
         Axis("", labels=names, range=(len(shown) - 0.4, -0.6)),
         series,
         wide=len(shown) > 16,
-        height=110 + max(1, len(shown)) * max(20, 8 * len(groups)),
+        height=max(LEAST_HEIGHT, 110 + max(1, len(shown)) * max(20, 8 * len(groups))),
     )
 
 

@@ -19,6 +19,8 @@ from miniamp.evidence import Frame
 
 #: A plot shows at most so many batches: of a longer stream, so many at even distances.
 MOST_BATCHES = 1000
+#: Memory pays where a larger share of what the batches brought was discarded between them.
+PAYS = 0.2
 
 
 @dataclass(frozen=True, eq=False)

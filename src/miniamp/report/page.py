@@ -31,6 +31,8 @@ MOST_COEFFICIENTS = 500
 CHANCES = ("p_positive", "inclusion")
 #: Attribute of a cell with a number in it.
 NUMBER = ' class="number"'
+#: Targets that are named above the tiles.
+MOST_NAMES = 6
 #: Conflicts that are listed: the latest ones.
 MOST_CONFLICTS = 20
 #: Columns that are shown elsewhere, or are no numbers.
@@ -194,14 +196,30 @@ def _lead(facts: Facts) -> str:
     unit = "batch" if batches == 1 else "batches"
     target, source = facts.origin.get("target"), facts.origin.get("source")
     about = f" of {target}" if target else ""
+    several = facts.task == "regression" and len(facts.groups) > 1
+    if several:
+        names = ", ".join(facts.groups[:MOST_NAMES])
+        more = ", ..." if len(facts.groups) > MOST_NAMES else ""
+        about = f" of {len(facts.groups):,} targets ({names}{more})"
     return (
         f"{facts.name}: {facts.task}{about}{f' from {source}' if source else ''}, "
-        f"{facts.rows_seen:,} rows in {batches:,} {unit}, {len(facts.features):,} features."
+        f"{_count(facts.rows_seen, 'row')} in {batches:,} {unit}, "
+        f"{_count(len(facts.features), 'feature')}."
+        + (" Errors and learned parameters are means over the targets." if several else "")
     )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def _tiles(facts: Facts) -> str:
     tiles = [("rows learned from", f"{facts.rows_seen:,}")]
+    if facts.single and facts.task != "clustering":  # no errors: these alone are known
+        tiles += [("features", f"{len(facts.features):,}")]
+        if facts.task == "regression" and facts.has("noise_var"):
+            noise = np.sqrt(facts.column("noise_var")[-1])
+            tiles += [("noise, standard deviation", f"{noise:.4g}")]
     if facts.task == "clustering":
         tiles += [("clusters", f"{len(facts.groups)}")]
         tiles += [("noise, standard deviation", f"{np.sqrt(np.mean(facts.noise)):.4g}")]
@@ -319,7 +337,8 @@ def _coefficients(facts: Facts) -> str:
         ]
         for i in order
     ]
-    words = f"Click a heading to sort. {found.note[:1].upper()}{found.note[1:]}."
+    notes = (f"{line[:1].upper()}{line[1:]}." for line in found.note.splitlines())
+    words = " ".join(["Click a heading to sort.", *notes])
     if len(order) < len(found.strength):
         words += f" The {len(order)} strongest of {len(found.strength):,}."
     table = _table([titles.get(name, name) for name in columns], rows, sortable=True)
@@ -331,12 +350,14 @@ def _data(facts: Facts) -> str:
     """Ranges of the features, and missing values where they were counted."""
     if not len(facts.tally.low):
         return ""
+    centre, scale = facts.units
     columns = {
         "feature": facts.features,
         "smallest": facts.tally.low.tolist(),
         "largest": facts.tally.high.tolist(),
-        "centre": facts.units[0].tolist(),
-        "scale": facts.units[1].tolist(),
+        # A centre of 1e-17 units is a rounding error.
+        "centre": np.where(abs(centre) < 1e-9 * scale, 0.0, centre).tolist(),
+        "scale": scale.tolist(),
     }
     missing = facts.origin.get("missing")
     if isinstance(missing, np.ndarray):

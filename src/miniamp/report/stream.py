@@ -12,7 +12,7 @@ from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.report.chart import Axis, Chart, Series, nothing, on_page
 from miniamp.report.draw import matplotlib
-from miniamp.report.facts import Facts
+from miniamp.report.facts import PAYS, Facts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,6 +26,18 @@ SOUND, SIGMAS = 0.25, 3.0
 #: A ratio outside these is drawn at the edge: with few iterations the first batches of a
 #: classifier reach 1e-3, and nothing else could be read beside them.
 LOWEST, HIGHEST = 0.05, 50.0
+#: What the health of each task compares, and what makes it bad.
+CAUSES = {
+    "regression": (
+        "The mean squared residual",
+        "correlated features under the AMP solver, a wrong noise",
+    ),
+    "classification": ("The Brier score", "correlated features under the AMP solver"),
+    "clustering": (
+        "The mean squared distance of samples from their centres",
+        "too few clusters, a wrong noise",
+    ),
+}
 #: What the columns of a history are called in plain words.
 NAMES = {
     "noise": "noise variance",
@@ -74,6 +86,8 @@ def error(facts: Facts) -> Chart:
         # A batch of a few rows, as the last one of a file may be, would only show chance.
         sound = rows >= FEW * np.nanmedian(rows)
         before = facts.rows - rows
+        if not facts.single:  # theory alone predicts the first one: far above all others
+            sound &= before > 0.0
         named = (
             ("observed", "error"),
             ("predicted by the model", "expected_error"),
@@ -85,9 +99,10 @@ def error(facts: Facts) -> Chart:
         x, y, title = "rows seen before the batch", facts.error_name, "Prediction error by batch"
     if facts.forecast is not None:
         drawn.append(Series("forecast", *_pair(facts.forecast)))
+    drawn = [replace(s, x=s.x[np.isfinite(s.y)], y=s.y[np.isfinite(s.y)]) for s in drawn]
+    drawn = [series for series in drawn if len(series.y)]
     if not drawn:
         raise SINGLE
-    drawn = [replace(s, x=s.x[np.isfinite(s.y)], y=s.y[np.isfinite(s.y)]) for s in drawn]
     return Chart(
         title, _about_error(facts, drawn), Axis(x), Axis(y, [s.y for s in drawn]), drawn, wide=True
     )
@@ -168,10 +183,10 @@ def health(facts: Facts) -> Chart:
     ]
     low, high = sound_band(facts)
     top = max(high, *(float(np.nanmax(series.y)) for series in drawn))
+    what, cause = CAUSES[facts.task]
     words = (
-        "Squared residuals over what was expected of them. Within the grey band the rows agree "
-        "with the model, as far as chance goes; far above it they contradict it, as with "
-        "correlated features under the AMP solver, a wrong noise or a stream that changes."
+        f"{what} over the expected one. Within the grey band the rows agree with the model, up to "
+        f"chance; far above it they contradict it, as with {cause} or a stream that changes."
     )
     # The first batch began without a noise: it does not choose the scale.
     scale = [s.y[1:] if len(s.y) > 1 else s.y for s in drawn]
@@ -269,8 +284,43 @@ def hyper_parameters(facts: Facts) -> Chart:
         "As estimated after each batch; flat where they were given. A curve that does not settle "
         "means a stream that changes or a model that does not fit."
     )
-    y = Axis("value", [series.y for series in drawn])
+    y = Axis(drawn[0].name if len(drawn) == 1 else "value", [series.y for series in drawn])
     return Chart("Learned parameters", words, Axis(_seen(facts)), y, drawn)
+
+
+@on_page(83)
+def forgetting(facts: Facts) -> Chart:
+    """The forgetting factor as it was learned."""
+    if facts.single or facts.settings.get("forget") != "auto":
+        raise nothing("a factor that was given", "a learned one", "use {forget=auto}")
+    words = (
+        "What the weight of earlier batches is multiplied by with every batch, as learned: 1 "
+        "forgets nothing, and lower values mean that the stream changes."
+    )
+    drawn = [Series("forgetting factor", facts.rows, facts.column("forget"))]
+    y = Axis("forgetting factor", range=(min(0.8, float(np.nanmin(drawn[0].y)) - 0.02), 1.02))
+    return Chart("Forgetting", words, Axis(_seen(facts)), y, drawn, level=1.0)
+
+
+@on_page(86)
+def discarded(facts: Facts) -> Chart:
+    """What batches add about the coefficients, and what is lost between them, by theory."""
+    named = (("added", "theory_gained"), ("discarded", "theory_discarded"))
+    if facts.single or not all(facts.has(column) for _, column in named):
+        raise nothing(
+            "no information by theory in its history",
+            "two batches of independent features at least",
+            "use {solver=amp}",
+        )
+    drawn = [Series(name, facts.rows, facts.column(column)) for name, column in named]
+    gained, lost = (float(np.nansum(series.y)) for series in drawn)
+    words = (
+        "Nats of information about the coefficients that each batch adds, and what is discarded "
+        f"after it with their correlations, by theory: {lost / gained:.0%} in all. "
+        f"{'More memory or larger batches would pay.' if lost > PAYS * gained else ''}"
+    )
+    y = Axis("nats per batch", [series.y for series in drawn])
+    return Chart("Information by batch", words.rstrip(), Axis(_seen(facts)), y, drawn)
 
 
 def _seen(facts: Facts) -> str:
