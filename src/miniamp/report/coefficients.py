@@ -144,9 +144,10 @@ def inclusion(facts: Facts) -> Chart:
         series.append(Series(name, ranks, chances[order], texts=texts, hover="%{text}: %{y:.3f}"))
     about, certain = facts.included.sum(axis=1).mean(), int(np.sum(facts.included > 0.95))
     several = len(facts.groups) > 1
+    kinds = "targets" if facts.task == "regression" else "classes"
     words = (
         f"About {about:.1f} of {len(facts.features):,} coefficients are not zero"
-        f"{' (mean over the classes)' if several else ''}; {certain:,} of "
+        f"{f' (mean over the {kinds})' if several else ''}; {certain:,} of "
         f"{'all ' if several else ''}{facts.included.size:,} with a probability above 95 %."
     )
     x = Axis("coefficients, most certain first")

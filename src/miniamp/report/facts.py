@@ -21,6 +21,8 @@ from miniamp.evidence import Frame
 MOST_BATCHES = 1000
 #: Memory pays where a larger share of what the batches brought was discarded between them.
 PAYS = 0.2
+#: Targets that are named above the tiles.
+MOST_NAMES = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +151,29 @@ class Facts:
     def _kept(self) -> NDArray[np.int64]:
         size = len(self.everything)
         return np.unique(np.linspace(0, size - 1, min(size, MOST_BATCHES)).round().astype(np.int64))
+
+
+def lead(facts: Facts) -> str:
+    """What a report is about, in a sentence."""
+    batches = len(facts.everything)
+    unit = "batch" if batches == 1 else "batches"
+    target, source = facts.origin.get("target"), facts.origin.get("source")
+    about = f" of {target}" if target else ""
+    several = facts.task == "regression" and len(facts.groups) > 1
+    if several:
+        names = ", ".join(facts.groups[:MOST_NAMES])
+        more = ", ..." if len(facts.groups) > MOST_NAMES else ""
+        about = f" of {len(facts.groups):,} targets ({names}{more})"
+    return (
+        f"{facts.name}: {facts.task}{about}{f' from {source}' if source else ''}, "
+        f"{_count(facts.rows_seen, 'row')} in {batches:,} {unit}, "
+        f"{_count(len(facts.features), 'feature')}."
+        + (" Errors and learned parameters are means over the targets." if several else "")
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def _groups(fitted: object, clusters: bool, classes: list[str], size: int) -> list[str]:

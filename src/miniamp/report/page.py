@@ -21,7 +21,7 @@ from miniamp.report.chart import PAGE, Chart, NothingToDrawError
 from miniamp.report.choices import choices
 from miniamp.report.coefficients import overlapping
 from miniamp.report.draw import missing_extra, plotly, safe
-from miniamp.report.facts import Facts
+from miniamp.report.facts import Facts, lead
 
 #: Rows of the table of batches: the latest ones.
 MOST_ROWS = 200
@@ -31,8 +31,6 @@ MOST_COEFFICIENTS = 500
 CHANCES = ("p_positive", "inclusion")
 #: Attribute of a cell with a number in it.
 NUMBER = ' class="number"'
-#: Targets that are named above the tiles.
-MOST_NAMES = 6
 #: Conflicts that are listed: the latest ones.
 MOST_CONFLICTS = 20
 #: Columns that are shown elsewhere, or are no numbers.
@@ -157,7 +155,7 @@ def _page(facts: Facts, drawn: list[Chart], title: str) -> str:
 
 def above(facts: Facts) -> str:
     """What a page shows above its plots: main numbers, verdict, what was adapted."""
-    return f"""<p class="lead">{safe(_lead(facts))}</p>
+    return f"""<p class="lead">{safe(lead(facts))}</p>
 <div class="tiles">
 {_tiles(facts)}
 </div>
@@ -189,28 +187,6 @@ def plotly_source() -> str:
 def resource(name: str) -> str:
     """A style sheet or a script that pages have in common."""
     return (resources.files("miniamp.report") / name).read_text(encoding="utf-8")
-
-
-def _lead(facts: Facts) -> str:
-    batches = len(facts.everything)
-    unit = "batch" if batches == 1 else "batches"
-    target, source = facts.origin.get("target"), facts.origin.get("source")
-    about = f" of {target}" if target else ""
-    several = facts.task == "regression" and len(facts.groups) > 1
-    if several:
-        names = ", ".join(facts.groups[:MOST_NAMES])
-        more = ", ..." if len(facts.groups) > MOST_NAMES else ""
-        about = f" of {len(facts.groups):,} targets ({names}{more})"
-    return (
-        f"{facts.name}: {facts.task}{about}{f' from {source}' if source else ''}, "
-        f"{_count(facts.rows_seen, 'row')} in {batches:,} {unit}, "
-        f"{_count(len(facts.features), 'feature')}."
-        + (" Errors and learned parameters are means over the targets." if several else "")
-    )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def _tiles(facts: Facts) -> str:
