@@ -31,8 +31,9 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
     Two classes have one vector of coefficients. More have one each, learned together: the classes
     have softmax probabilities, and one posterior of all vectors. That takes a Gaussian prior and an
     N x N matrix per class; with other priors, `memory` below N, solver="amp" or too many features
-    (50 million numbers in all matrices) each class is learned against all others. Probabilities
-    account for the uncertainty of the coefficients.
+    (50 million numbers in all matrices; 2048 for sparse rows, in batches of fewer rows than
+    features) each class is learned against all others. Probabilities account for the uncertainty of
+    the coefficients.
 
     Parameters
     ----------

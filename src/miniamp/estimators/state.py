@@ -172,12 +172,15 @@ class FitState:
         standardised = start._standardised(Y).T
 
         def models(settings: ModelSettings) -> tuple[Model, ...]:
-            first = functools.partial(settings.first_belief, self.features, sparse)
+            first = functools.partial(
+                settings.first_belief, self.features, sparse, len(standardised)
+            )
             own = [
                 Model(first(y), settings.channel.in_units(1.0 / unit))
                 for y, (_, unit) in zip(standardised, start.target_units, strict=True)
             ]
-            return targets.started(settings, own, self.features)
+            wide = sparse and len(Y) < self.features
+            return targets.started(settings, own, wide)
 
         each = [
             one._replace(models=models(self.settings.choosing(one.prior, one.forget)))

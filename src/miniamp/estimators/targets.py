@@ -193,9 +193,13 @@ def _distinct(X: Matrix) -> int:
 # Several classes with one joint posterior.
 
 
-def started(settings: ModelSettings, models: Sequence[Model], features: int) -> tuple[Model, ...]:
-    """The models of all targets before any row, with a joint posterior where they can have one."""
-    if not settings.joins(features, len(models)):
+def started(settings: ModelSettings, models: Sequence[Model], wide: bool) -> tuple[Model, ...]:
+    """The models of all targets before any row, with a joint posterior where they can have one.
+
+    `wide`: the first rows are sparse, and fewer than their features.
+    """
+    features = models[0].posterior.size - settings.intercept
+    if not settings.joins(features, len(models), wide):
         return tuple(models)
     channel = channels.Softmax()
     return tuple(Model(InformationPosterior.of(m.posterior), channel) for m in models)
