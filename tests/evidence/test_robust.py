@@ -47,10 +47,6 @@ def test_joint_marginals_and_cavities_are_those_of_the_dense_gaussian(rng, rows)
     np.testing.assert_allclose(
         joint.field.B, mean / np.diag(covariance) - sites.linear, rtol=1e-7, atol=1e-7
     )
-    extra = rng.normal(size=(5, N))
-    np.testing.assert_allclose(
-        joint.variance_of(extra), np.einsum("ij,jk,ik->i", extra, covariance, extra), rtol=1e-9
-    )
 
 
 def test_a_row_left_out_is_the_gaussian_without_it(rng):
@@ -58,9 +54,10 @@ def test_a_row_left_out_is_the_gaussian_without_it(rng):
     R, t = rng.normal(size=(rows, N)), rng.normal(size=rows)
     sites = Sites(np.ones(N), np.zeros(N))
     omega, V = solve(R, t, sites).left_out(t, slice(3, None))
-    others = solve(np.delete(R, 4, 0), np.delete(t, 4), sites)
-    assert omega[1] == pytest.approx(R[4] @ others.mean)
-    assert V[1] == pytest.approx(others.variance_of(R[4:])[0])
+    kept = np.delete(R, 4, 0)
+    covariance = np.linalg.inv(np.eye(N) + kept.T @ kept)
+    assert omega[1] == pytest.approx(R[4] @ solve(kept, np.delete(t, 4), sites).mean)
+    assert V[1] == pytest.approx(R[4] @ covariance @ R[4])
 
 
 def test_gaussian_prior_and_channel_give_ridge_regression(rng):

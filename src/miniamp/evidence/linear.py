@@ -189,11 +189,6 @@ class Joint(NamedTuple):
         """See `log_mass`."""
         return self.log_det + float(self.white @ self.white)
 
-    def variance_of(self, rows: Array) -> Array:
-        """Variance of rows . x, (M,)."""
-        known = self.root @ rows.T
-        return np.asarray(np.square(rows) @ self.D - np.einsum("ij,ij->j", known, known))
-
     def left_out(self, t: Array, some: slice) -> tuple[Array, Array]:
         """Mean and variance of `some` of the rows . x without the row itself (targets t, all rows).
 
