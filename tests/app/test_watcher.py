@@ -149,7 +149,7 @@ def test_fit_with_watch(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
         # A shell's background jobs ignore SIGINT, and so would what they start.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     seen = []
     for line in process.stdout:
