@@ -7,6 +7,7 @@ nothing is checked again.
 from __future__ import annotations
 
 import operator
+from datetime import date, timedelta
 from typing import Any, SupportsIndex, cast
 
 import numpy as np
@@ -21,6 +22,8 @@ MOST = float(np.finfo(np.float64).max)
 #: entries of sparse rows, M x M or N x N products, rows brought from a cluster. Beyond it a
 #: request is refused before memory is taken. 1 GiB is M = 11,000 rows in `Design.gram`.
 FORMED_BYTES = 1 << 30
+#: Objects that NumPy would count or read digits of, where numbers are meant.
+NO_NUMBERS = (str, bytes, date, timedelta, np.datetime64, np.timedelta64)
 
 
 def refuse(name: str, received: object, expected: str, remedy: str) -> InvalidInputError:
@@ -48,7 +51,8 @@ def numeric(name: str, value: Given) -> Array:
     """`value` as a float64 array of any shape, all finite."""
     given = array_of(name, value)
     # NumPy would drop imaginary parts, count dates and read digits: none of it is meant.
-    if given.dtype.kind in "cmMSU":
+    objects = given.flat if given.dtype.kind == "O" else ()
+    if given.dtype.kind in "cmMSU" or any(isinstance(one, NO_NUMBERS) for one in objects):
         raise _not_real(name, value)
     try:
         array: Array = given.astype(np.float64, copy=False)
@@ -62,11 +66,19 @@ def numeric(name: str, value: Given) -> Array:
 
 
 def array_of(name: str, value: Given) -> NDArray[Any]:
-    """`value` as an array of any kind; a ragged list is refused."""
+    """`value` as an array of any kind; a ragged list is refused, and so are masked values."""
+    unmasked(name, value)
     try:
         return np.asarray(value)
     except (TypeError, ValueError):
         raise _not_real(name, value) from None
+
+
+def unmasked(name: str, value: Given) -> Given:
+    """`value`, refused if it is an array with masked values: without the mask they would count."""
+    if np.ma.isMaskedArray(value) and np.ma.getmaskarray(value).any():
+        raise refuse(name, "masked values", "a value for each row", "drop such rows, or fill them")
+    return value
 
 
 def number(

@@ -58,6 +58,29 @@ def test_termination_saves_like_an_interrupt(folder, run, monkeypatch):
     assert miniamp.load("m.amp").n_samples_seen_ == 60
 
 
+def test_a_second_signal_does_not_stop_the_last_save(folder, run, monkeypatch):
+    """Of 12 pairs of signals 4 ended without a save of what was learned, two with another code."""
+    state, save = StreamBatch.state, miniamp.MiniAMPRegressor.save
+
+    def terminated(self):
+        if self.position == 60:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return state(self)
+
+    def terminated_again(self, *arguments):
+        if self.n_samples_seen_ == 60:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return save(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StreamBatch, "state", terminated)
+        patch.setattr(miniamp.MiniAMPRegressor, "save", terminated_again)
+        ran = run(*FIT, "--checkpoint", "m.amp")
+    assert ran.code == 128 + signal.SIGTERM
+    assert "terminated after 60 rows, saved in m.amp" in ran.err
+    assert miniamp.load("m.amp").n_samples_seen_ == 60
+
+
 class Interrupting(io.BytesIO):
     """A file that sends an interrupt to its reader in the middle."""
 

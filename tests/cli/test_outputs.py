@@ -24,6 +24,8 @@ def never(*arguments, **options):
         (("--report", "link.html", "-o", "m.amp"), "that of --output"),
         (("--report", "rows.csv"), "the source itself"),
         (("--output", "/proc/m.amp"), "--output: got /proc/m.amp"),
+        (("--output", "pipe"), "--output: got pipe, which is a pipe or device, expected a file"),
+        (("--report", "pipe"), "--report: got pipe, which is a pipe or device, expected a file"),
     ],
 )
 def test_outputs_that_cannot_be_are_refused_before_the_first_row(
@@ -33,6 +35,10 @@ def test_outputs_that_cannot_be_are_refused_before_the_first_row(
         pytest.skip("needs a folder that nobody can write to")
     (folder / "m.amp").write_bytes(b"precious")
     (folder / "link.html").symlink_to("m.amp")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(folder / "pipe")
+    elif outputs[-1] == "pipe":
+        pytest.skip("needs named pipes")
     before = sorted(path.name for path in folder.iterdir())
     monkeypatch.setattr("miniamp.cli.run.open_stream", never)
     ran = run(*FIT, *outputs)
@@ -49,6 +55,18 @@ def test_a_file_that_must_not_be_written_is_refused(folder, run, monkeypatch):
     ran = run(*FIT, "--output", "m.amp")
     assert ran.code == 1
     assert "--output: got m.amp, expected a place that can be written" in ran.err
+
+
+def test_predictions_are_written_under_a_name_that_nobody_can_prepare(folder, run):
+    """Whoever may write to the folder could have put a link there; a link that is named stays."""
+    run(*FIT, "--output", "m.amp")
+    (folder / "precious").write_text("precious")
+    (folder / f".p.csv.{os.getpid()}.new").symlink_to("precious")
+    (folder / "p.csv").symlink_to("elsewhere.csv")
+    assert run("predict", "m.amp", "rows.csv", "-o", "p.csv").code == 0
+    assert (folder / "precious").read_text() == "precious"
+    assert (folder / "p.csv").is_symlink()
+    assert (folder / "elsewhere.csv").read_text().startswith("prediction,")
 
 
 def test_control_characters_in_names_never_reach_the_terminal(folder, run):

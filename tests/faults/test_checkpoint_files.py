@@ -17,7 +17,7 @@ import miniamp
 from miniamp.errors import CheckpointError, InvalidInputError
 from miniamp.estimators import MiniAMPRegressor
 from miniamp.streams import beliefs, container, is_sound, load, lock, previous_of, save
-from miniamp.streams.checkpoint import _beside
+from miniamp.streams.checkpoint import beside
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX files")
 
@@ -83,12 +83,12 @@ def test_a_pipe_is_no_data_file(tmp_path):
 
 
 def test_temporary_names_cannot_be_predicted_and_are_never_shared(tmp_path, monkeypatch):
-    names = {_beside(tmp_path / "m.amp", "new") for _ in range(100)}
+    names = {beside(tmp_path / "m.amp", "new") for _ in range(100)}
     assert len(names) == 100
     assert not any(str(os.getpid()) == part for name in names for part in name.name.split("."))
     taken = tmp_path / ".m.amp.0000000000000000.new"
     taken.write_bytes(b"somebody else's")
-    monkeypatch.setattr("miniamp.streams.checkpoint._beside", lambda place, ending: taken)
+    monkeypatch.setattr("miniamp.streams.checkpoint.beside", lambda place, ending: taken)
     monkeypatch.setattr("miniamp.streams.checkpoint._sweep", lambda place: None)
     monkeypatch.setattr(Path, "unlink", lambda self, missing_ok=False: None)
     with pytest.raises(InvalidInputError, match="exists"):
@@ -234,6 +234,22 @@ def test_kept_sparse_rows_with_indices_out_of_range_are_refused(index, tmp_path)
     state["indices"][4] = index
     with pytest.raises(ValueError, match="ind"):
         matrix_of(state)
+
+
+@pytest.mark.parametrize("field", ["centre", "scale", "started", "counted"])
+def test_a_frame_of_another_shape_is_refused(field, tmp_path):
+    """Each was loaded, and the next batch raised an IndexError or ValueError."""
+    import scipy.sparse as sp
+
+    X = sp.random_array((60, 40), density=0.3, format="csr", random_state=0)
+    miniamp.MiniAMPRegressor().fit(X, np.arange(60.0)).save(tmp_path / "m.amp")
+    tree = container.unpacked((tmp_path / "m.amp").read_bytes())
+    frame = tree["fitted"]["state"]["frame"]
+    for wrong in (frame[field][:-1], frame[field].reshape(1, -1)):
+        tree["fitted"]["state"]["frame"] = {**frame, field: wrong}
+        (tmp_path / "m.amp").write_bytes(container.packed(tree))
+        with pytest.raises(CheckpointError, match=r"m\.amp"):
+            miniamp.load(tmp_path / "m.amp")
 
 
 def test_beliefs_of_another_shape_are_refused(tmp_path):

@@ -172,6 +172,15 @@ def test_npz_whose_targets_unpack_to_gigabytes(tmp_path):
     refused(archive(tmp_path, {"X.npy": small, "y.npy": (npy_header((2**26,)), 2**29)}), "target")
 
 
+def test_npz_whose_targets_are_nearly_all_zero_is_read(tmp_path):
+    """They pack 460 times; a few kB are no bomb."""
+    y = np.zeros(10_000)
+    y[::1000] = 1.0
+    np.savez_compressed(tmp_path / "rare.npz", X=np.ones((10_000, 3)), y=y)
+    batches = list(open_stream(tmp_path / "rare.npz", target="y", batch_size=5000))
+    assert [batch.y.sum() for batch in batches] == [5.0, 5.0]
+
+
 def test_sparse_npz_that_unpacks_to_gigabytes(tmp_path):
     entries = {
         name: (npy_header((2**26,)), 2**29 if name == "data.npy" else 1 << 20)

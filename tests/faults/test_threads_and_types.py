@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
+from miniamp import channels, evidence
 from miniamp.errors import InvalidInputError, InvalidTypeError
 from miniamp.estimators import MiniAMPClassifier, MiniAMPClusterer, MiniAMPRegressor
 from miniamp.streams import open_stream
@@ -107,6 +108,7 @@ WRONG = {
     "bytes": X.astype("S"),
     "objects of text": X.astype(str).astype(object),
     "objects of dates": np.full(X.shape, dt.date(2020, 1, 1), dtype=object),
+    "lists of text": X.astype(str).tolist(),
     "frame of text": pd.DataFrame(X.astype(str)),
     "frame of dates": pd.DataFrame({"a": pd.date_range("2020", periods=len(X)), "b": 1.0}),
 }
@@ -128,6 +130,8 @@ def test_text_and_dates_are_no_numbers(kind):
     if isinstance(WRONG[kind], np.ndarray):
         with pytest.raises(InvalidTypeError, match="real numbers"):
             list(open_stream(WRONG[kind], None, 4))
+        with pytest.raises(InvalidTypeError, match="real numbers"):
+            list(open_stream(iter([[row[0], 1.0] for row in WRONG[kind]]), None, 4))
 
 
 def test_masks_are_kept_or_refused():
@@ -142,6 +146,10 @@ def test_masks_are_kept_or_refused():
         MiniAMPRegressor().fit(X, hidden)
     with pytest.raises(InvalidInputError, match="X: got masked values"):
         MiniAMPClusterer(2).fit(masked)
+    with pytest.raises(InvalidInputError, match="Phi: got masked values"):
+        evidence.Batch(masked, Y, channels.Gaussian())
+    with pytest.raises(InvalidInputError, match="y: got masked values"):
+        evidence.Batch(X, hidden, channels.Gaussian())
     with pytest.raises(InvalidInputError, match=r"row 4, column 'x1': got a missing value"):
         list(open_stream(masked, None, 30))
     (batch,) = open_stream((masked, hidden), None, 30, missing="drop")

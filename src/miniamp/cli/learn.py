@@ -137,6 +137,7 @@ def learned(
                         run.keep(checkpoint)
             except KeyboardInterrupt:  # the second one: this batch is not learned
                 pass
+            interruption.over = True
         if interruption.signal is not None:
             _stopped(run, checkpoint, interruption.signal)
             raise typer.Exit(SIGNALLED + interruption.signal)
@@ -206,10 +207,13 @@ class Interruption:
     ----------
     signal : int or None
         The signal that came.
+    over : bool
+        Whether there is nothing left to interrupt: what was learned is only saved.
     """
 
     def __init__(self) -> None:
         self.signal: int | None = None
+        self.over = False
         self._waiting = False
         self._before: dict[int, object] = {}
 
@@ -246,7 +250,7 @@ class Interruption:
 
     def _caught(self, number: int, frame: FrameType | None) -> None:
         again, self.signal = self.signal is not None, number
-        if self._waiting or again:
+        if self._waiting or (again and not self.over):
             raise KeyboardInterrupt
 
 

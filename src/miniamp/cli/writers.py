@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from miniamp import checks
+from miniamp.streams.checkpoint import beside, real_path
 from miniamp.streams.connections import connection_of
 from miniamp.streams.pieces import needed
 
@@ -74,19 +75,20 @@ def writing(path: Path) -> Iterator[Writer]:
         yield CSVWriter(sys.stdout)
         sys.stdout.flush()
         return
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    place = real_path(path)
+    fresh = beside(place, "new")
     try:
         # Text has the same line ends on every system.
         text = kind != "parquet"
         with fresh.open(
-            "w" if text else "wb",
+            "x" if text else "xb",
             encoding="utf-8" if text else None,
             newline="\n" if text else None,
         ) as file:
             writer = WRITERS[kind](file)
             yield writer
             writer.close()
-        fresh.replace(path)
+        fresh.replace(place)
     except OSError as error:
         raise checks.refuse(
             f"{path}", f"{error.strerror}", "a place to write to", "check the folder and the disk"
@@ -194,8 +196,9 @@ def require_outputs(outputs: Mapping[str, Path | None], source: str | None = Non
 
 
 def _require_place(name: str, path: Path) -> None:
-    if path.is_dir():
-        raise checks.refuse(name, f"{path}, which is a folder", "a file", "add a name to it")
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "a pipe or device"
+        raise checks.refuse(name, f"{path}, which is {what}", "a file", "name a file")
     if not path.parent.is_dir():
         raise checks.refuse(
             name,

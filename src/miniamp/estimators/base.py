@@ -52,7 +52,6 @@ from miniamp.estimators.rows import (
     ready,
     ready_targets,
     require_measurable,
-    unmasked,
 )
 from miniamp.estimators.saving import SaveMixin, State, labels_of, labels_state
 from miniamp.estimators.scoring import RowPrediction, Scorer
@@ -257,7 +256,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         if not named and ready(X, self.n_features_in_) and ready_targets(y, X):
             values, target = cast("tuple[Array, NDArray[np.generic]]", (X, y))
         else:
-            values, target = self._validated(numbers("X", X), unmasked("y", plain(y)), reset)
+            values, target = self._validated(numbers("X", X), checks.unmasked("y", plain(y)), reset)
             require_measurable("X", values)
         Y = self._targets(settings, target)
         require_measurable("y", Y)

@@ -6,7 +6,6 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
@@ -294,7 +293,9 @@ def numbers(name: str, X: Given) -> Given:
 
     NumPy drops masks, counts dates in nanoseconds and reads the digits of text.
     """
-    X = unmasked(name, plain(X))
+    X = checks.unmasked(name, plain(X))
+    if isinstance(X, (list, tuple)):
+        X = checks.array_of(name, X)
     dtypes = getattr(X, "dtypes", None)
     for dtype in [getattr(X, "dtype", None)] if dtypes is None else list(dtypes):
         kind = getattr(dtype, "kind", "")
@@ -303,7 +304,7 @@ def numbers(name: str, X: Given) -> Given:
             raise _no_numbers(name, f"values of dtype {dtype}")
         if kind == "O":
             for value in np.asarray(X).flat:
-                if isinstance(value, (str, bytes, date, timedelta)):
+                if isinstance(value, checks.NO_NUMBERS):
                     raise _no_numbers(name, f"{value!r:.60} of type {type(value).__name__}")
     return X
 
@@ -312,15 +313,6 @@ def _no_numbers(name: str, received: str) -> InvalidTypeError:
     return InvalidTypeError(
         name, received, "real numbers", "convert text, dates or categories to floats first"
     )
-
-
-def unmasked(name: str, X: Given) -> Given:
-    """`X`, refused if it is an array with masked values: without the mask they would count."""
-    if np.ma.isMaskedArray(X) and np.ma.getmaskarray(X).any():
-        raise checks.refuse(
-            name, "masked values", "a value for each row", "drop such rows, or fill them"
-        )
-    return X
 
 
 def is_dask(X: Given) -> bool:

@@ -378,6 +378,9 @@ class FitState:
         if self.waiting is not None:
             require_shape("waiting rows", self.waiting.X, len(self.waiting.Y), N)
             require_shape("waiting targets", self.waiting.Y, None, K)
+        for name, values in ({} if self.frame is None else vars(self.frame)).items():
+            if name != "counted" or np.ndim(values):
+                require_shape(name, np.asarray(values), N)
         self.tally.require_features(N)
         findings(self.history)  # reads what the next batch will read
         return self

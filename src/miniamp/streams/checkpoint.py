@@ -58,7 +58,7 @@ def save(path: str | os.PathLike[str], state: Mapping[str, object]) -> None:
     if not isinstance(state, Mapping):
         raise InvalidTypeError("state", type(state).__name__, "a dict", "name its parts")
     content = packed(encoded(dict(state)))
-    place = _real(path)
+    place = real_path(path)
     _require_regular(place)
     with lock(place, WAIT), _SAVING:
         try:
@@ -76,7 +76,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, Given]:
         The file is cut short, altered, or no checkpoint; its `previous` is the path of the
         checkpoint before it, if that one is sound.
     """
-    place = _real(path)
+    place = real_path(path)
     with restoring(place):
         state = decoded(unpacked(_content(place)))
         if not isinstance(state, dict):
@@ -110,7 +110,7 @@ def lock(path: str | os.PathLike[str], wait: float = 0.0) -> Iterator[None]:
     >>> with tempfile.TemporaryDirectory() as folder, lock(f"{folder}/m.amp"):
     ...     save(f"{folder}/m.amp", {"rows": 10})
     """
-    place = _real(path)
+    place = real_path(path)
     file = place.with_name(f".{place.name}.lock")
     try:
         place.parent.stat()  # filelock would make a folder that is not there
@@ -161,7 +161,7 @@ def restoring(path: str | os.PathLike[str]) -> Iterator[None]:
 
 def previous_of(path: str | os.PathLike[str]) -> Path:
     """Where the checkpoint before `path` is kept: beside it, or beside what a link points to."""
-    return Path(f"{_real(path)}{PREVIOUS}")
+    return Path(f"{real_path(path)}{PREVIOUS}")
 
 
 def is_sound(path: str | os.PathLike[str]) -> bool:
@@ -173,7 +173,7 @@ def is_sound(path: str | os.PathLike[str]) -> bool:
     return True
 
 
-def _real(path: str | os.PathLike[str]) -> Path:
+def real_path(path: str | os.PathLike[str]) -> Path:
     """The file that a path names, links followed; as it was given where there is no link."""
     place = Path(path)
     return place.resolve() if place.is_symlink() else place
@@ -229,7 +229,7 @@ def _replace(place: Path, content: bytes) -> None:
     """Write beside, force to disk, keep the old one, rename over it, force the folder to disk."""
     _sweep(place)
     mode = stat.S_IMODE(place.stat().st_mode) if place.exists() else None
-    fresh = _beside(place, "new")
+    fresh = beside(place, "new")
     try:
         _write(fresh, content, mode)
         # A damaged file must not push out a sound previous one.
@@ -241,7 +241,7 @@ def _replace(place: Path, content: bytes) -> None:
     sync_folder(place.parent)
 
 
-def _beside(place: Path, ending: str) -> Path:
+def beside(place: Path, ending: str) -> Path:
     """A name that nobody can predict, nor another process of a shared folder choose."""
     return place.with_name(f".{place.name}.{secrets.token_hex(8)}.{ending}")
 
@@ -266,7 +266,7 @@ def _write(path: Path, content: bytes, mode: int | None) -> None:
 
 def _keep(place: Path) -> None:
     """Make the old file the previous one while it also stays where it is: no moment without it."""
-    spare = _beside(place, "old")
+    spare = beside(place, "old")
     try:
         try:
             os.link(place, spare)

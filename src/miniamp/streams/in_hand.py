@@ -77,7 +77,7 @@ def matrix_of(X: Given, name: str) -> Numbers:
             raise _not_real(name, sparse.dtype)
         return sparse
     matrix = np.asarray(X) if not np.ma.isMaskedArray(X) else _unmasked(X)
-    if matrix.dtype.kind == "O" and not any(isinstance(v, (str, bytes)) for v in matrix.flat):
+    if matrix.dtype.kind == "O" and not any(isinstance(v, checks.NO_NUMBERS) for v in matrix.flat):
         # Objects that are numbers; dates and text would be converted in silence.
         try:
             matrix = matrix.astype(np.float64)

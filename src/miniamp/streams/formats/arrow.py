@@ -16,15 +16,13 @@ from typing import IO, Protocol
 
 import numpy as np
 
-from miniamp import checks
 from miniamp.streams.formats.base import (
-    MAX_EXPANSION,
-    MAX_ROW_BYTES,
     Format,
     InputFile,
     StandardInput,
     Targets,
     readable,
+    refuse_expansion,
     refuse_too_many,
 )
 from miniamp.streams.pieces import (
@@ -46,6 +44,7 @@ _HEADER = 1 << 12
 _FRAMES = np.array([0x184D2204, 0xFD2FB528, *range(0x184D2A50, 0x184D2A60)], dtype="<u4")
 #: A length beyond this is no length: other bytes that look like the beginning of a frame.
 _LONGEST = 1 << 40
+_SMALLER = "write it again with smaller pages or batches"
 
 
 class _Schema(Protocol):
@@ -190,18 +189,6 @@ class ArrowIPC(Format):
                     yield reader.read_next_batch()
 
 
-def _refuse_expansion(name: str, size: int, packed: int) -> None:
-    """Refuse a part that is out of proportion to its compressed bytes."""
-    limit = max(MAX_ROW_BYTES, MAX_EXPANSION * packed)
-    if size > limit:
-        raise checks.refuse(
-            name,
-            f"{packed:,} compressed bytes that become {size:,}",
-            f"at most {limit:,}",
-            "write it again with smaller pages or batches",
-        )
-
-
 def _check_buffers(name: str, body: memoryview) -> None:
     """Refuse a message of Arrow IPC whose compressed buffers become too large.
 
@@ -211,7 +198,7 @@ def _check_buffers(name: str, body: memoryview) -> None:
     starts = np.flatnonzero(np.isin(words[1:, 0], _FRAMES))
     lengths = np.ascontiguousarray(words[starts]).view("<i8")[:, 0]
     plausible = lengths[(lengths > 0) & (lengths < _LONGEST)]
-    _refuse_expansion(name, int(plausible.sum()), len(body))
+    refuse_expansion(name, int(plausible.sum()), len(body), _SMALLER)
 
 
 def _check_pages(name: str, file: IO[bytes], begin: int, size: int) -> None:
@@ -230,7 +217,7 @@ def _check_pages(name: str, file: IO[bytes], begin: int, size: int) -> None:
             return  # no header that could be read: the library refuses it
         if 3 not in sizes:
             return
-        _refuse_expansion(name, sizes.get(2, 0), sizes[3])
+        refuse_expansion(name, sizes.get(2, 0), sizes[3], _SMALLER)
         at += header.at + max(sizes[3], 0)
 
 

@@ -255,6 +255,14 @@ def refuse_too_many(columns: int, name: str, most: int = MAX_COLUMNS, remedy: st
         )
 
 
+def refuse_expansion(name: str, size: int, packed: int, remedy: str) -> None:
+    """Refuse a part that is out of proportion to its compressed bytes."""
+    limit = min(MAX_WHOLE_BYTES, max(MAX_ROW_BYTES, MAX_EXPANSION * packed))
+    if size > limit:
+        received = f"{packed:,} compressed bytes that become {size:,}"
+        raise checks.refuse(name, received, f"at most {limit:,}", remedy)
+
+
 def is_text(head: bytes) -> bool:
     """Whether the first bytes of a file look like text."""
     return b"\x00" not in head or head.startswith(_UTF16)

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.streams.formats.base import (
-    HEAD,
-    MAX_EXPANSION,
     MAX_FEATURES,
     MAX_ROW_BYTES,
     MAX_WHOLE_BYTES,
@@ -25,6 +23,7 @@ from miniamp.streams.formats.base import (
     StandardInput,
     Targets,
     readable,
+    refuse_expansion,
     refuse_too_many,
 )
 from miniamp.streams.in_hand import ArraySource, targets_of
@@ -174,14 +173,9 @@ class NPZ(Format):
 
     def _refuse_large(self, entry: zipfile.ZipInfo, header: Header) -> None:
         """Refuse an array that is read whole and is out of proportion to its file."""
-        limit = min(MAX_WHOLE_BYTES, max(HEAD, MAX_EXPANSION * entry.compress_size))
-        if max(header.bytes, entry.file_size) > limit:
-            raise checks.refuse(
-                f"{self.name}:{entry.filename}",
-                f"{max(header.bytes, entry.file_size):,} bytes",
-                f"at most {limit:,}, {MAX_EXPANSION} times the {entry.compress_size:,} in the file",
-                "save it with numpy.savez, uncompressed",
-            )
+        size = max(header.bytes, entry.file_size)
+        remedy = "save it with numpy.savez, uncompressed"
+        refuse_expansion(f"{self.name}:{entry.filename}", size, entry.compress_size, remedy)
 
     def _targets(self, archive: zipfile.ZipFile, name: str) -> NDArray[np.generic]:
         others = [e[:-4] for e in archive.namelist() if e.endswith(".npy") and e[:-4] != self._key]
