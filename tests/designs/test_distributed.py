@@ -113,7 +113,7 @@ def test_bad_sources_are_refused(client, tmp_path) -> None:
         designs.Distributed([], client)
     with pytest.raises(InvalidInputError, match=r"block 0: Phi: got nan"):
         designs.Distributed([bad_block], client)
-    with pytest.raises(InvalidInputError, match=r"pattern: got .*at least one Parquet file"):
+    with pytest.raises(InvalidInputError, match=r"pattern: got .*one complete Parquet file"):
         designs.Distributed.from_parquet(str(tmp_path / "*.parquet"), "y", client=client)
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 not really")
     with pytest.raises(InvalidInputError, match=r"cannot be read"):

@@ -182,19 +182,17 @@ def test_rows_are_not_gathered_in_silence(client, problem, design, monkeypatch) 
 
 def test_one_message_a_worker_and_nothing_said_twice(design, problem, monkeypatch) -> None:
     sent = []
-    call = Group.call
+    send = Group.send
 
-    def counted(self, method, *arguments):
-        sent.append((method, arguments))
-        return call(self, method, *arguments)
+    def counted(self, calls, only):
+        sent.append([call.task.__name__ for call in calls])
+        return send(self, calls, only)
 
-    monkeypatch.setattr(Group, "call", counted)
+    monkeypatch.setattr(Group, "send", counted)
     rows = evidence.Batch(design, problem.y, channels.Gaussian(1e-4))
     start = Posterior(priors.GaussBernoulli(rho=0.2), problem.N)
     step = rows.refine(start, *rows.start(start))
-    assert [method for method, _ in sent] == ["sandwich"] * 2  # three blocks on two workers
-    assert all(asked.news is not None for _, (asked,) in sent)
+    assert sent == [["observe", "sandwich"]] * 2  # three blocks on two workers
     del sent[:]
     rows.refine(start, step.estimate, step.memory)
-    assert len(sent) == 2
-    assert all(asked.news is None and not asked.past for _, (asked,) in sent)
+    assert sent == [["sandwich"]] * 2

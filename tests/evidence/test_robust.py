@@ -7,7 +7,7 @@ import pytest
 
 from miniamp import Posterior, absorb, channels, evidence, priors
 from miniamp.datasets import ensembles, glm_stream
-from miniamp.designs.row_blocks import triangle as squared
+from miniamp.designs.base import triangle as squared
 from miniamp.errors import ConflictError, InvalidInputError
 from miniamp.evidence import robust
 from miniamp.evidence.linear import Sites, solve

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
 
 from miniamp import checks
 from miniamp.arrays import Array
@@ -324,3 +325,15 @@ def row_blocks(rows: int, columns: int) -> list[slice]:
     """Slices that cut `rows` rows into blocks which fit the cache."""
     step = max(1, BLOCK_BYTES // (8 * max(columns, 1)))
     return [slice(k, min(k + step, rows)) for k in range(0, rows, step)]
+
+
+def triangle(R: Array, t: Array) -> tuple[Array, Array]:
+    """The same rows rotated to at most N of them: |t - R x|^2 up to a constant."""
+    if len(R) <= R.shape[1]:
+        return R, t
+    N = R.shape[1]
+    both = np.empty((len(R), N + 1), order="F")
+    both[:, :N], both[:, N] = R, t
+    # The targets are rotated with the rows: the rotation itself takes as long as the triangle.
+    (square,) = linalg.qr(both, mode="r", overwrite_a=True, check_finite=False)
+    return np.ascontiguousarray(square[:N, :N]), square[:N, N].copy()

@@ -6,31 +6,33 @@ x and v go out, two vectors of length N come back; the rows and their g never le
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
-from miniamp.designs import row_blocks
 from miniamp.designs.base import Design, Sweep
-from miniamp.designs.row_blocks import BlockFacts, Derived, Request, SweepRequest, sum_of, triangle
-from miniamp.designs.sequential import Columns, Responses, Running
+from miniamp.designs.row_block import RowBlock, added, added_sweeps, stacked
+from miniamp.designs.sequential import Columns, GramColumns, Responses, Running
 from miniamp.designs.worker_pool import (
-    Group,
+    Call,
     LostSchedulerError,
     LostWorkersError,
     WorkerPool,
     current_client,
 )
+from miniamp.errors import MissingExtraError
 from miniamp.posterior import Prior
 
 if TYPE_CHECKING:
     from dask.array import Array as DaskArray
     from dask.dataframe import DataFrame
     from distributed import Client
+    from pandas import DataFrame as Partition
 
 __all__ = ["Distributed", "LostSchedulerError", "LostWorkersError"]
 
@@ -39,15 +41,6 @@ __all__ = ["Distributed", "LostSchedulerError", "LostWorkersError"]
 REMEMBERED_BYTES = 256 << 20
 #: The remedy where rows or their products would have to come to the client.
 _STAY = "use evidence.Batch, which leaves the rows on the workers"
-
-
-class _Past(NamedTuple):
-    """A sweep as it was requested, to be repeated by blocks that were loaded again."""
-
-    x: Array
-    v: Array
-    before: int | None
-    observed: tuple[Array, Channel]  #: y and channel of its time
 
 
 class Distributed(Design):
@@ -93,13 +86,12 @@ class Distributed(Design):
     takes_arrays = False
 
     def __init__(self, sources: Sequence[object], client: Client | None = None) -> None:
-        client = current_client(client)
+        self.client = current_client(client)
         if not sources:
             raise checks.refuse("sources", "none", "at least one block of rows", "check the source")
-        self._pool = WorkerPool(sources, client)
-        found = self._pool.call("facts", lambda _: ())
-        facts: list[BlockFacts] = self._in_order([(g.blocks, one) for g, one in found])
-        widths = {f.columns for f in facts}
+        self._pool = WorkerPool(RowBlock, sources, self.client)
+        shapes, mean_squares, targets = zip(*self._each(RowBlock.facts), strict=True)
+        sizes, widths = [rows for rows, _ in shapes], {columns for _, columns in shapes}
         if len(widths) > 1:
             raise checks.refuse(
                 "sources",
@@ -107,16 +99,13 @@ class Distributed(Design):
                 "the same number of columns in every block",
                 "select the same columns in every file",
             )
-        sizes = [f.rows for f in facts]
-        self._rows = [
-            slice(b - n, b) for n, b in zip(sizes, np.cumsum(sizes).tolist(), strict=True)
-        ]
-        self.shape = (sum(sizes), widths.pop())
-        self._mean_square = float(np.average([f.mean_square for f in facts], weights=sizes))
-        self._targets = [f.y for f in facts if f.y is not None]
+        edges = [0, *np.cumsum(sizes).tolist()]
+        self._rows = [slice(a, b) for a, b in itertools.pairwise(edges)]
+        self.shape = (edges[-1], widths.pop())
+        self._mean_square = float(np.average(mean_squares, weights=sizes))
+        self._targets = [y for y in targets if y is not None]
         self._numbers = itertools.count(1)
-        self._past: dict[int, _Past] = {}
-        self._observed: tuple[Array, Channel] | None = None
+        self._observed: Array | None = None
 
     @classmethod
     def of(cls, Phi: object) -> Design | None:
@@ -133,11 +122,6 @@ class Distributed(Design):
             "a dask.array or a dask.dataframe",
             "give its parts to designs.Distributed as delayed objects or functions",
         )
-
-    @property
-    def client(self) -> Client:
-        """The cluster."""
-        return self._pool.client
 
     @property
     def recovered(self) -> int:
@@ -159,53 +143,31 @@ class Distributed(Design):
     def sandwich(
         self, x: Array, v: Array, y: Array, channel: Channel, memory: Array | None
     ) -> Sweep:
-        if self._observed is None or self._observed[0] is not y or self._observed[1] is not channel:
-            self._observed = (y, channel)
-        if memory is None:
-            self._past.clear()
-        before = None if memory is None else int(memory)
-        number, past = next(self._numbers), self._since(before)
-
-        def request(group: Group) -> tuple[SweepRequest]:
-            repeated = past if group.fresh else []
-            return (SweepRequest(x, v, number, before, self._news(group), repeated),)
-
-        sweeps: list[Sweep] = []
-        for group, sweep in self._pool.call("sandwich", request):
-            group.fresh = False
-            sweeps.append(sweep)
-        self._past[number] = _Past(x, v, before, self._observed)
-        while len(self._past) > max(2, REMEMBERED_BYTES // (2 * x.nbytes)):
-            del self._past[min(self._past)]
+        number, before = next(self._numbers), None if memory is None else int(memory)
+        observe = Call(RowBlock.observe, own=self._split(y))
+        sweep = Call(
+            RowBlock.sandwich,
+            (x, v, number, before),
+            lambda k: (channel.at(self._rows[k]),),
+            added_sweeps,
+        )
+        # The observations are sent once, and not in every iteration.
+        calls = [sweep] if self._observed is y else [observe, sweep]
+        total = added_sweeps(result for _, result in self._pool.run(*calls))
+        past = self._pool.log[1:] if self._observed is y and memory is not None else []
+        kept = max(2, REMEMBERED_BYTES // (2 * x.nbytes))
+        self._pool.log = [observe, *[*past, sweep][-kept:]]
+        self._observed = y
         return Sweep(
-            pull=sum_of([sweep.pull for sweep in sweeps]),
-            curvature=sum_of([sweep.curvature for sweep in sweeps]),
-            memory=np.array(float(number)),  # g stays with its rows: the number of the sweep
-            mean_square=sum(sweep.mean_square for sweep in sweeps) / self.shape[0],
-            mean_curvature=sum(sweep.mean_curvature for sweep in sweeps) / self.shape[0],
+            total.pull,
+            total.curvature,
+            np.array(float(number)),  # g stays with its rows: the number of the sweep
+            total.mean_square / self.shape[0],
+            total.mean_curvature / self.shape[0],
         )
 
-    def _news(self, group: Group) -> list[tuple[Array | None, Channel]] | None:
-        """Observations and channel of a group's blocks, sent once and not in every iteration."""
-        if group.sent is self._observed or self._observed is None:
-            return None
-        (y, channel), old = self._observed, group.sent
-        known = isinstance(old, tuple) and old[0] is y
-        group.sent = self._observed
-        where = [self._rows[k] for k in group.blocks]
-        return [(None if known else y[rows], channel.at(rows)) for rows in where]
-
-    def _since(self, before: int | None) -> list[tuple[Array, Array, int]]:
-        """The sweeps that led to a memory, the first one first."""
-        chain = []
-        while before in self._past and self._past[before].observed is self._observed:
-            x, v, earlier, _ = self._past[before]
-            chain.append((x, v, before))
-            before = earlier
-        return chain[::-1]
-
     def forecast(self, x: Array, v: Array) -> tuple[Array, Array]:
-        means, variances = zip(*self._each("forecast", x, v), strict=True)
+        means, variances = zip(*self._each(RowBlock.method, "forecast", x, v), strict=True)
         return np.concatenate(means), np.concatenate(variances)
 
     @property
@@ -213,7 +175,7 @@ class Distributed(Design):
         return self._mean_square
 
     def diagnosis(self) -> str:
-        found = [text for text in self._each("diagnosis") if text]
+        found = [text for text in self._each(RowBlock.method, "diagnosis") if text]
         return str(found[0]) if found else ""
 
     def online(
@@ -221,8 +183,8 @@ class Distributed(Design):
     ) -> None:
         """Rows one after the other: the belief goes from block to block, 4 N numbers at a time."""
         for k, rows in enumerate(self._rows):
-            own = (running, prior, y[rows], channel.at(rows))
-            new, given = self._pool.call_one(k, "online", *own)
+            call = Call(RowBlock.online, (running, prior, y[rows], channel.at(rows)))
+            ((_, ((new, given),)),) = self._pool.run(call, only=[k])
             for mine, theirs in zip(running, new, strict=True):
                 mine[:] = theirs
             for mine, theirs in zip(responses, given, strict=True):
@@ -232,19 +194,20 @@ class Distributed(Design):
         """All entries, brought to the client."""
         M, N = self.shape
         checks.formed_bytes(8 * M * N, f"{M} x {N} rows at the client", _STAY)
-        return np.concatenate(self._each("toarray"))
+        return np.concatenate(self._each(RowBlock.method, "toarray"))
 
     def transposed_times(self, u: Array) -> Array:
-        return self._sum("transposed_times", own=lambda k: (u[self._rows[k]],))
+        return np.asarray(self._total(RowBlock.method, "transposed_times", split=(u,)))
 
     def information(self, weights: Array) -> Array:
         N = self.shape[1]
         checks.formed_bytes(8 * N * N, f"{N} x {N} products of columns at the client", _STAY)
-        return self._sum("information", own=lambda k: (weights[self._rows[k]],))
+        return np.asarray(self._total(RowBlock.method, "information", split=(weights,)))
 
     def columns(self) -> Columns:
         """What coordinate updates need of the columns: their products, N x N numbers."""
-        return GramColumns(self, self.information(np.ones(self.shape[0])))
+        gram = self.information(np.ones(self.shape[0]))
+        return GramColumns(gram, self.times, self.transposed_times)
 
     def weighted(self, weights: Array, targets: Array) -> tuple[Array, Array]:
         M, N = self.shape
@@ -253,16 +216,11 @@ class Distributed(Design):
         workers = len(self._pool.groups)
         what = f"triangles of {N} x {N} from {workers} workers at the client"
         checks.formed_bytes(8 * N * N * (1 + workers), what, _STAY)
-
-        def own(group: Group) -> tuple[list[tuple[Array, Array]]]:
-            return ([(weights[self._rows[k]], targets[self._rows[k]]) for k in group.blocks],)
-
-        parts = [part for _, part in self._pool.call("triangle", own)]
-        rows, values = zip(*parts, strict=True)
-        return triangle(np.concatenate(rows), np.concatenate(values))
+        R, t = self._total(RowBlock.triangle, split=(weights, targets), combine=stacked)
+        return R, t
 
     def row_variances(self, root: Array | None, D: Array) -> Array:
-        return np.concatenate(self._each("row_variances", root, D))
+        return np.concatenate(self._each(RowBlock.method, "row_variances", root, D))
 
     def held(self) -> Design:
         """This design where it has more rows than columns, which each worker can decompose itself.
@@ -273,40 +231,56 @@ class Distributed(Design):
 
     def derive(self, make: Callable[[Design], object]) -> DerivedBlocks:
         """What `make` makes of each block, kept beside it on its worker."""
-        return DerivedBlocks(self, Derived(next(self._numbers), make))
+        return DerivedBlocks(self, make)
 
-    def _each(self, method: str, *shared: object, of: Derived | None = None) -> list[Any]:
+    def _split(self, *arrays: Array) -> Callable[[int], tuple[object, ...]]:
+        """The rows of block k of each array (M, ...)."""
+        return lambda k: tuple(array[self._rows[k]] for array in arrays)
+
+    def _each(self, task: Callable[..., Any], *shared: object) -> list[Any]:
         """The results of all blocks, in order."""
-        found = self._pool.call(
-            "each", lambda group: (Request(method, shared, [()] * len(group.blocks), of),)
-        )
-        return self._in_order([(group.blocks, results) for group, results in found])
+        found = self._pool.run(Call(task, shared))
+        pairs = [pair for blocks, results in found for pair in zip(blocks, results, strict=True)]
+        return [result for _, result in sorted(pairs, key=operator.itemgetter(0))]
 
-    def _sum(
+    def _total(
         self,
-        method: str,
-        own: Callable[[int], tuple[object, ...]],
-        of: Derived | None = None,
-    ) -> Array:
-        """The sum of the results of all blocks, each worker's summed there."""
-        found = self._pool.call(
-            "sum", lambda group: (Request(method, (), [own(k) for k in group.blocks], of),)
-        )
-        return sum_of([one for _, one in found])
-
-    @staticmethod
-    def _in_order(found: Sequence[tuple[tuple[int, ...], Sequence[Any]]]) -> list[Any]:
-        by_block = {
-            k: one for blocks, results in found for k, one in zip(blocks, results, strict=True)
-        }
-        return [by_block[k] for k in sorted(by_block)]
+        task: Callable[..., Any],
+        *shared: object,
+        split: tuple[Array, ...],
+        combine: Callable[[Iterable[Any]], Any] = added,
+    ) -> Any:
+        """The combined results of all blocks, each given its rows of `split`."""
+        found = self._pool.run(Call(task, shared, self._split(*split), combine))
+        return combine(result for _, result in found)
 
     @classmethod
     def from_array(
         cls, Phi: DaskArray, y: DaskArray | None = None, client: Client | None = None
     ) -> Distributed:
         """A dask.array of rows, one block per chunk of rows; y may be a dask.array too."""
-        return cls(row_blocks.array_blocks(Phi, y), client)
+        if getattr(Phi, "ndim", None) != 2:
+            raise checks.refuse(
+                "Phi",
+                f"{type(Phi).__name__} of {getattr(Phi, 'ndim', '?')} dimensions",
+                "a two-dimensional dask.array",
+                "reshape it, or give the blocks as callables",
+            )
+        if any(np.isnan(size) for size in Phi.chunks[0]):
+            Phi = Phi.compute_chunk_sizes()
+        blocks = Phi.rechunk({1: -1}).to_delayed()[:, 0]
+        if y is None:
+            return cls(list(blocks), client)
+        from dask.array import asarray
+        from dask.delayed import delayed
+
+        y = asarray(y)
+        if y.ndim != 1 or (not np.isnan(y.shape[0]) and y.shape[0] != Phi.shape[0]):
+            raise checks.refuse(
+                "y", f"shape {y.shape}", f"({Phi.shape[0]},)", "give one value for each row"
+            )
+        targets = y.rechunk((Phi.chunks[0],)).to_delayed()
+        return cls([delayed(tuple)(pair) for pair in zip(blocks, targets, strict=True)], client)
 
     @classmethod
     def from_frame(
@@ -317,7 +291,22 @@ class Distributed(Design):
         client: Client | None = None,
     ) -> Distributed:
         """A dask.dataframe, one block per partition; without a target all columns are features."""
-        return cls(row_blocks.frame_blocks(frame, target, features), client)
+        names = list(frame.columns)
+        for argument, wanted in (("features", features or ()), ("target", [target])):
+            missing = [name for name in wanted if name is not None and name not in names]
+            if missing:
+                raise checks.refuse(
+                    argument,
+                    f"{missing[0]!r}",
+                    f"one of the columns {', '.join(map(str, names[:8]))}",
+                    "check the spelling",
+                )
+        chosen = [name for name in names if name != target] if features is None else list(features)
+        from dask.delayed import delayed
+
+        part = frame[chosen if target is None else [*dict.fromkeys([*chosen, target])]]
+        split = delayed(_split_frame)
+        return cls([split(one, chosen, target) for one in part.to_delayed()], client)
 
     @classmethod
     def from_parquet(
@@ -328,64 +317,45 @@ class Distributed(Design):
         client: Client | None = None,
     ) -> Distributed:
         """Parquet files that match a glob, one block per file, read by the workers themselves."""
-        return cls(row_blocks.parquet_blocks(pattern, target, features), client)
+        try:
+            from dask.dataframe import read_parquet
+        except ImportError:
+            raise MissingExtraError(
+                "reading Parquet",
+                "no dask.dataframe",
+                "pandas and pyarrow",
+                "pip install 'miniamp[streams]'",
+            ) from None
+        try:
+            frame = read_parquet(pattern, split_row_groups=False)
+            if frame.columns.empty:
+                raise FileNotFoundError("there is none")
+        except (OSError, ValueError) as error:
+            raise checks.refuse(
+                "pattern",
+                f"{pattern!r}, which cannot be read ({error})",
+                "at least one complete Parquet file",
+                "check the path, or write the file again",
+            ) from error
+        return cls.from_frame(frame, target, features, client)
+
+
+def _split_frame(part: Partition, features: list[str], target: str | None) -> object:
+    """On the worker: the rows of a partition, with their observations where a target is named."""
+    rows = part[features].to_numpy()
+    return rows if target is None else (rows, part[target].to_numpy())
 
 
 class DerivedBlocks:
     """Something that was made of every block of rows, where it is: see `Distributed.derive`."""
 
-    def __init__(self, design: Distributed, derived: Derived) -> None:
-        self._design, self._derived = design, derived
+    def __init__(self, design: Distributed, make: Callable[[Design], object]) -> None:
+        self._design, self._made = design, (next(design._numbers), make)
 
     def each(self, name: str, *shared: object) -> list[Any]:
         """The results of one of its methods, or its attributes, for all blocks."""
-        return self._design._each(name, *shared, of=self._derived)
-
-    def one(self, row: int, name: str) -> Any:
-        """The result of the block that has a row, given the row's position in it."""
-        rows = self._design._rows
-        k = next(k for k, block in enumerate(rows) if row < block.stop)
-        request = Request(name, (row - rows[k].start,), (), self._derived)
-        return self._design._pool.call_one(k, "one", request)
+        return self._design._each(RowBlock.derived, *self._made, name, *shared)
 
     def sum(self, name: str, split: Array) -> Array:
         """The sum of the results, each block given its own part of an array (M, ...)."""
-        rows = self._design._rows
-        return self._design._sum(name, lambda k: (split[rows[k]],), self._derived)
-
-
-class GramColumns(Columns):
-    """Columns that are known by their products alone.
-
-    A coordinate update needs Phi_i' (y - Phi x), and all that changes in it when x_j does is
-    (Phi' Phi)_ij: with the products in hand a sweep over all coefficients uses the rows only twice,
-    for Phi' residual before it and Phi x after it. The updates are those of the columns themselves,
-    up to rounding.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from miniamp.designs import Dense
-    >>> design = Dense(np.array([[1.0, 2.0], [0.0, 1.0]]))
-    >>> GramColumns(design, design.information(np.ones(2))).power
-    array([1., 5.])
-    """
-
-    def __init__(self, design: Design, gram: Array) -> None:  # gram is Phi' Phi
-        self._design, self._gram = design, gram
-        self.power = np.array(np.diag(gram))
-
-    def descend(
-        self, belief: Running, prior: Prior, noise: float, mean: Array, var: Array, residual: Array
-    ) -> tuple[Array, Array]:
-        correlation, before = self._design.transposed_times(residual), mean.copy()
-        A, B = self.power / noise, np.empty(len(mean))
-        for i, column in enumerate(self._gram):
-            here = slice(i, i + 1)
-            B[i] = correlation[i] / noise + A[i] * mean[i]
-            own = prior.at(here, len(mean))
-            new, var[here] = own.moments(belief.A[here] + A[here], belief.B[here] + B[here])
-            correlation -= (new - mean[here]) * column
-            mean[here] = new
-        residual -= self._design.times(mean - before)
-        return A, B
+        return np.asarray(self._design._total(RowBlock.derived, *self._made, name, split=(split,)))

@@ -1,20 +1,21 @@
-"""Blocks of rows held by the workers of a Dask cluster, and loaded again when a worker dies.
+"""Blocks of rows on the workers of a Dask cluster, and their recovery when a worker dies.
 
-Each worker holds one stock Dask actor with its blocks. Dask does not recover the state of an actor,
-so a thin layer above does: every block knows its source, and the blocks of a lost worker are loaded
-on others while the call that found it lost waits.
+Each worker holds its blocks in one stock Dask actor, so that a call is one message out and one back
+per worker. Dask does not recover the state of an actor, so a thin layer above does: every block
+knows its source, and the pool keeps a log of the calls that made a block what it is. The blocks of
+a lost worker are loaded on others and repeat the log, while the call that found it lost waits.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from miniamp import checks
-from miniamp.designs.row_blocks import RowBlocks, cannot_load
-from miniamp.errors import MiniampError, MissingExtraError
+from miniamp.designs import threads
+from miniamp.errors import InvalidInputError, MiniampError, MissingExtraError
 
 if TYPE_CHECKING:
     from distributed import ActorFuture, Client, Future
@@ -26,6 +27,9 @@ WATCH = 0.5
 REVIVAL = 30.0
 #: How often the blocks of lost workers are loaded again within one call before giving up.
 TRIES = 8
+
+#: Makes a block, on the worker, of its source and its index.
+Make: TypeAlias = Callable[[object, int], object]
 
 
 class LostWorkersError(MiniampError, RuntimeError):
@@ -40,126 +44,135 @@ class _WorkerLost(Exception):
     """The worker that held a group of blocks is gone; they can be loaded again elsewhere."""
 
 
+class Call(NamedTuple):
+    """A function of each block, and its arguments."""
+
+    task: Callable[..., Any]  #: called with the block, then `shared`, then `own(k)`
+    shared: tuple[object, ...] = ()  #: arguments for all blocks
+    own: Callable[[int], tuple[object, ...]] = lambda _: ()  #: further arguments of block k
+    combine: Callable[[Iterable[Any]], Any] = list  #: what a worker makes of its blocks' results
+
+
+class Message(NamedTuple):
+    """Calls on the way to a worker; Dask would take a plain list apart, piece by piece."""
+
+    calls: list[tuple[Any, ...]]  #: (task, shared, {block: own}, combine)
+
+
+class Blocks:
+    """The actor: all blocks of one worker."""
+
+    def __init__(self, make: Make, indices: Sequence[int], *sources: object) -> None:
+        from distributed import get_worker
+
+        self._blocks = {k: make(source, k) for k, source in zip(indices, sources, strict=True)}
+        # Dask sets OMP_NUM_THREADS to 1 for all its workers, however many threads one was given.
+        self._threads = int(get_worker().state.nthreads)
+
+    def run(self, message: Message) -> Any:
+        """The result of the last of several calls."""
+        result = None
+        with threads.limit(self._threads):
+            for task, shared, own, combine in message.calls:
+                result = combine(task(self._blocks[k], *shared, *mine) for k, mine in own.items())
+        return result
+
+
 class Group:
-    """Some blocks, together in one actor on one worker.
+    """The blocks that one actor holds."""
 
-    They are `fresh` if they were loaded again and have not been swept since.
-    """
-
-    def __init__(
-        self,
-        client: Client,
-        worker: str,
-        blocks: tuple[int, ...],
-        sources: Sequence[object],
-        *,
-        fresh: bool,
-    ) -> None:
-        self.blocks, self.worker, self.fresh = blocks, worker, fresh
-        self.sent: object = None  #: observations that need not be sent again
-        self._client = client
+    def __init__(self, pool: WorkerPool, worker: str, sources: dict[int, object]) -> None:
+        self.worker, self.blocks, self._client = worker, tuple(sources), pool.client
         # On this worker and no other: Dask lets a task wait for ever whose preferred worker died.
-        self._future: Future = client.submit(
-            RowBlocks, blocks, *sources, actor=True, pure=False, workers=[worker]
-        )
+        self._future: Future = pool.client.submit(
+            Blocks, pool.make, self.blocks, *sources.values(),
+            actor=True, pure=False, workers=[worker],
+        )  # fmt: skip
 
     def wait(self) -> None:
         """Wait until the blocks are loaded; raises what a source raised."""
         from distributed import CancelledError, KilledWorker
 
-        while not self._future.done():
-            first_done(self._client, [self._future])
-            if not self._future.done() and self.worker not in living_workers(self._client):
+        while not first_done(self._client, [self._future]):
+            if self.worker not in living_workers(self._client):
                 raise _WorkerLost
         try:
             with self._client.as_current():  # an actor belongs to the client that is current
                 self._actor = self._future.result()
         except (KilledWorker, CancelledError) as error:
             raise _WorkerLost from error
+        except MiniampError:
+            raise
+        except Exception as error:  # of a graph that the cluster was to compute
+            which = " to ".join(map(str, sorted({self.blocks[0], self.blocks[-1]})))
+            raise cannot_load(which, error) from error
 
-    def call(self, method: str, *arguments: object) -> ActorFuture | None:
-        """The pending result of a method of `RowBlocks`; None if the worker is known to be lost."""
-        lost = self._future.status != "finished"
-        return None if lost else getattr(self._actor, method)(*arguments)
+    def send(self, calls: Sequence[Call], only: Sequence[int]) -> ActorFuture | None:
+        """The pending result of the last call; None if the worker is known to be lost."""
+        if self._future.status != "finished":
+            return None
+        blocks = [k for k in self.blocks if k in only]
+        sent = [(c.task, c.shared, {k: c.own(k) for k in blocks}, c.combine) for c in calls]
+        return self._actor.run(Message(sent))
 
-    def result(self, call: ActorFuture | None) -> Any:
+    def result(self, pending: ActorFuture | None) -> Any:
         """The result of a pending call."""
-        while call is not None and self._future.status == "finished":
+        while pending is not None and self._future.status == "finished":
             try:
-                return call.result(timeout=WATCH)
+                return pending.result(timeout=WATCH)
             except TimeoutError:
                 continue
-            except OSError:  # RowBlocks raises none itself: the connection broke
+            except OSError:  # no task raises one itself: the connection broke
                 break
         raise _WorkerLost
 
 
 class WorkerPool:
-    """The blocks of a design on the workers of a cluster.
+    """Blocks on the workers of a cluster.
 
-    Sources are callables or dask.delayed objects; `recovered` counts the blocks that were loaded
-    again because their worker was lost.
+    Sources are callables or dask.delayed objects. `log` lists the calls that a block which is
+    loaded again has to repeat, `recovered` counts such blocks.
     """
 
-    def __init__(self, sources: Sequence[object], client: Client) -> None:
-        self.client, self.recovered = client, 0
-        self._sources = list(sources)
+    def __init__(self, make: Make, sources: Sequence[object], client: Client) -> None:
+        self.client, self.make, self._sources = client, make, sources
+        self.recovered, self.log = 0, list[Call]()
         self.groups: list[Group] = []
-        self.groups = self._loaded(range(len(self._sources)), fresh=False)
+        self.groups = self._load(range(len(sources)))
 
-    def call(
-        self, method: str, arguments: Callable[[Group], tuple[object, ...]]
-    ) -> list[tuple[Group, Any]]:
-        """Every group's result of a method, all called at the same time."""
-        results: dict[Group, Any] = {}
-        pending = self.groups
+    def run(
+        self, *calls: Call, only: Sequence[int] | None = None
+    ) -> list[tuple[tuple[int, ...], Any]]:
+        """Every worker's result of the last call, with its blocks; all work at the same time."""
+        waiting = range(len(self._sources)) if only is None else only
+        results: dict[tuple[int, ...], Any] = {}
         for _ in range(TRIES):
+            asked = [group for group in self.groups if not set(waiting).isdisjoint(group.blocks)]
             lost = []
-            for group, call in [(g, g.call(method, *arguments(g))) for g in pending]:
+            for group, pending in [(group, group.send(calls, waiting)) for group in asked]:
                 try:
-                    results[group] = group.result(call)
+                    results[group.blocks] = group.result(pending)
                 except _WorkerLost:
                     lost.append(group)
             if not lost:
-                return [(group, results[group]) for group in self.groups]
-            pending = self._replaced(lost)
+                return sorted(results.items())
+            waiting = [k for group in lost for k in group.blocks if k in waiting]
+            blocks = sorted(k for group in lost for k in group.blocks)
+            new = self._load(blocks)  # where this fails the groups stay, to be found lost again
+            self.groups = [group for group in self.groups if group not in lost] + new
+            self.recovered += len(blocks)
         raise _lost_workers(f"workers lost {TRIES} times in one call", "give them more memory")
 
-    def call_one(self, k: int, method: str, *arguments: object) -> Any:
-        """The result of a method for block k alone; its position in its group comes first."""
+    def _load(self, blocks: Sequence[int]) -> list[Group]:
+        """Groups of blocks, one per worker, all loaded at the same time; they repeat the log."""
         for _ in range(TRIES):
-            group = next(group for group in self.groups if k in group.blocks)
             try:
-                return group.result(group.call(method, group.blocks.index(k), *arguments))
-            except _WorkerLost:
-                self._replaced([group])
-        raise _lost_workers(f"workers lost {TRIES} times in one call", "give them more memory")
-
-    def _replaced(self, lost: Sequence[Group]) -> list[Group]:
-        """New groups in the place of lost ones."""
-        blocks = sorted(k for group in lost for k in group.blocks)
-        self.groups = [group for group in self.groups if group not in lost]
-        try:
-            new = self._loaded(blocks, fresh=True)
-        except MiniampError:
-            self.groups = sorted([*self.groups, *lost], key=lambda group: group.blocks)
-            raise
-        self.recovered += len(blocks)
-        self.groups = sorted([*self.groups, *new], key=lambda group: group.blocks)
-        return new
-
-    def _loaded(self, blocks: Sequence[int], *, fresh: bool) -> list[Group]:
-        """Groups of blocks, one per worker, all loaded at the same time."""
-        for _ in range(TRIES):
-            given = {k: self._computed(self._sources[k]) for k in blocks}
-            parts = assign(blocks, self._least_loaded(), self._workers_of(given))
-            groups = [
-                Group(self.client, worker, part, [given[k] for k in part], fresh=fresh)
-                for worker, part in parts.items()
-            ]
-            try:
+                groups = [Group(self, *part) for part in self._parts(blocks).items()]
                 for group in groups:
-                    self._wait_for(group)
+                    group.wait()
+                repeated = [(g, g.send(self.log, g.blocks)) for g in groups if self.log]
+                for group, pending in repeated:
+                    group.result(pending)
             except _WorkerLost:
                 continue
             return groups
@@ -168,66 +181,31 @@ class WorkerPool:
             "give them more memory, or cut the rows into smaller blocks",
         )
 
-    def _computed(self, source: object) -> object:
-        """A source, as a future where the cluster is to compute it."""
-        return self.client.compute(source) if hasattr(source, "__dask_graph__") else source
+    def _parts(self, blocks: Sequence[int]) -> dict[str, dict[int, object]]:
+        """The sources of each worker's blocks: equal shares of neighbours, least loaded first.
 
-    def _workers_of(self, given: dict[int, object]) -> dict[int, str]:
-        """Which worker holds the rows of a block, for those that the cluster computes."""
-        futures = {k: future for k, future in given.items() if hasattr(future, "key")}
-        waiting = list(futures.values())
+        What the cluster has to compute is computed by now, and stays where it is if that is fair.
+        """
+        given = {k: self._sources[k] for k in blocks}
+        for k, source in given.items():
+            if hasattr(source, "__dask_graph__"):
+                given[k] = self.client.compute(source)
+        futures = [source for source in given.values() if hasattr(source, "key")]
+        waiting = futures
         while waiting:
             done = first_done(self.client, waiting)
             waiting = [future for future in waiting if future not in done]
-        held = self.client.who_has(list(futures.values())) if futures else {}
-        found = {k: held.get(future.key) for k, future in futures.items()}
-        return {k: workers[0] for k, workers in found.items() if workers}
-
-    def _least_loaded(self) -> list[str]:
-        """The workers there are, those with the fewest blocks first."""
-        held = dict.fromkeys(living_workers(self.client), 0)
-        for group in self.groups:
-            if group.worker in held:
-                held[group.worker] += len(group.blocks)
-        return sorted(held, key=lambda worker: (held[worker], worker))
-
-    def _wait_for(self, group: Group) -> None:
-        try:
-            group.wait()
-        except (MiniampError, _WorkerLost):
-            raise
-        except Exception as error:  # of a graph that the cluster was to compute
-            first, last = group.blocks[0], group.blocks[-1]
-            which = str(first) if first == last else f"{first} to {last}"
-            raise cannot_load(which, error) from error
-
-
-def assign(
-    blocks: Sequence[int], workers: Sequence[str], where: dict[int, str]
-) -> dict[str, tuple[int, ...]]:
-    """The blocks of each worker: equal shares of neighbours, left where they are if possible.
-
-    Examples
-    --------
-    >>> assign([0, 1, 2, 3, 4], ["a", "b"], where={})
-    {'a': (0, 1, 2), 'b': (3, 4)}
-    >>> assign([0, 1, 2, 3], ["a", "b"], where={0: "b", 1: "b", 2: "b"})
-    {'a': (2, 3), 'b': (0, 1)}
-    """
-    share = -(-len(blocks) // len(workers))
-    parts: dict[str, list[int]] = {worker: [] for worker in workers}
-    unassigned = []
-    for k in blocks:
-        part = parts.get(where.get(k, ""))
-        if part is None or len(part) >= share:
-            unassigned.append(k)
-        else:
-            part.append(k)
-    for part in parts.values():
-        room = share - len(part)
-        part.extend(unassigned[:room])
-        unassigned = unassigned[room:]
-    return {worker: tuple(sorted(part)) for worker, part in parts.items() if part}
+        held = self.client.who_has(futures) if futures else {}
+        place = {k: min(held.get(getattr(given[k], "key", ""), ()), default="") for k in blocks}
+        ordered = sorted(blocks, key=lambda k: (place[k], k))
+        load = {
+            worker: sum(len(group.blocks) for group in self.groups if group.worker == worker)
+            for worker in living_workers(self.client)
+        }
+        share = -(-len(blocks) // len(load))
+        parts = [sorted(ordered[i : i + share]) for i in range(0, len(blocks), share)]
+        workers = sorted(load, key=lambda worker: (load[worker], worker))
+        return {w: {k: given[k] for k in part} for w, part in zip(workers, parts, strict=False)}
 
 
 def current_client(client: Client | None = None) -> Client:
@@ -264,26 +242,21 @@ def living_workers(client: Client) -> list[str]:
     """Addresses of the workers there are, in a fixed order; waits if there are none just now."""
     end = time.monotonic() + REVIVAL
     while True:
-        workers: list[str] = []
-        scheduler = client.status == "running"
-        if scheduler:
-            try:
-                workers = sorted(client.nthreads())
-            except (OSError, RuntimeError):  # the connection broke just now
-                scheduler = False
+        try:
+            scheduler = client.status == "running"
+            workers = sorted(client.nthreads()) if scheduler else []
+        except (OSError, RuntimeError):  # the connection broke just now
+            scheduler, workers = False, []
         if workers:
             return workers
         if time.monotonic() > end or client.status == "closed":
-            raise _lost(scheduler)
+            break
         time.sleep(WATCH)
-
-
-def _lost(scheduler: bool) -> LostWorkersError:
     if scheduler:
-        return _lost_workers(
+        raise _lost_workers(
             f"a cluster without workers for {REVIVAL:g} s", "start a worker and call again"
         )
-    return LostSchedulerError(
+    raise LostSchedulerError(
         "client",
         f"a scheduler that has not answered for {REVIVAL:g} s",
         "a running Dask cluster",
@@ -306,3 +279,13 @@ def first_done(client: Client, futures: Sequence[Future]) -> list[Future]:
     if not done:
         living_workers(client)
     return done
+
+
+def cannot_load(index: int | str, error: Exception) -> InvalidInputError:
+    """The error for a block whose source fails."""
+    return checks.refuse(
+        "sources",
+        f"block {index}, which cannot be loaded ({type(error).__name__}: {error})",
+        "a source that gives its rows",
+        "put its file back or fix the loader, and call again; the belief is unchanged",
+    )

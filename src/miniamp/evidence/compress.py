@@ -9,7 +9,7 @@ from scipy import linalg
 
 from miniamp.arrays import Array
 from miniamp.designs import Design
-from miniamp.designs.row_blocks import triangle
+from miniamp.designs.base import triangle
 from miniamp.evidence.linear import ROUNDING, TINY, Joint, RowSites, RowSpectrum, Sites, solve
 from miniamp.posterior import Posterior
 from miniamp.tilt import Information, Remembered, Tilt

@@ -165,21 +165,15 @@ class FarScores(FactorScores):
 
     def columns(self, where: Array) -> Array:
         """Some columns of J, dense, (len(where), N)."""
-        return np.stack([self._made.one(int(m), "column") for m in where])
-
-
-class _BlockScores(FactorScores):
-    """The scores of one block."""
-
-    def column(self, place: int) -> Array:
-        """One column of J, (N,)."""
-        return np.asarray(self.columns(np.array([place]))[0])
+        chosen = np.zeros((self.shape[1], len(where)))
+        chosen[where, np.arange(len(where))] = 1.0
+        return self.times(chosen).T
 
 
 def _scores_here(design: Design, channel: Channel, scale: float) -> FactorScores:
     """On the worker: the scores of one block of rows."""
     held: Any = getattr(design, "Phi", None)
-    return _BlockScores((design.toarray() if held is None else held).T, channel, scale)
+    return FactorScores((design.toarray() if held is None else held).T, channel, scale)
 
 
 def scores_of(Y: Given, channel: Channel, scale: float) -> FactorScores:

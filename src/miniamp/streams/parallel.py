@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from miniamp import checks
 from miniamp.absorb import Info, Stop, absorb
 from miniamp.channels.base import Channel
-from miniamp.designs.row_blocks import cannot_load
-from miniamp.designs.worker_pool import LostWorkersError, current_client, first_done, living_workers
+from miniamp.designs.worker_pool import (
+    LostWorkersError,
+    cannot_load,
+    current_client,
+    first_done,
+    living_workers,
+)
 from miniamp.errors import ConflictError, InvalidTypeError, MiniampError
 from miniamp.evidence import Batch
 from miniamp.learning import Solver
