@@ -107,7 +107,16 @@ def test_a_gap_in_the_first_row_is_filled(folder, run):
     assert run(*fit).code == 0
 
 
-def test_classes_that_come_late_can_be_named(folder, run):
+def test_a_file_that_is_sorted_by_class_is_learned(folder, run):
+    header, *rows = (folder / "labels.csv").read_text().splitlines()
+    rows.sort(key=lambda row: row.endswith("low"))
+    (folder / "sorted.csv").write_text("\n".join([header, *rows]) + "\n")
+    ran = run("fit", "sorted.csv", "--target", "y", "--batch-size", 60)
+    assert (ran.code, "sorted by the target" in ran.err) == (0, True)
+
+
+def test_classes_that_come_late_can_be_named(folder, run, monkeypatch):
+    monkeypatch.setattr("miniamp.streams.stream.HEAD_ROWS", 60)
     header, *rows = (folder / "labels.csv").read_text().splitlines()
     rows.sort(key=lambda row: row.endswith("low"))
     (folder / "sorted.csv").write_text("\n".join([header, *rows]) + "\n")

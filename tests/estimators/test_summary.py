@@ -213,3 +213,21 @@ def test_the_summary_of_one_row_says_that_its_deviations_are_a_guess():
     assert "the noise is a guess" in few
     X = np.random.default_rng(0).normal(size=(40, 2))
     assert "guess" not in MiniAMPRegressor().fit(X, X[:, 0]).summary_text()
+
+
+def test_effects_and_levels_are_those_of_all_rows_however_they_are_ordered():
+    """Rows sorted by a category and by time: the first batch has one level, and little spread."""
+    rng = np.random.default_rng(0)
+    n = 600
+    second = np.arange(n) >= 250
+    X = np.column_stack([~second, second, np.arange(n) + rng.normal(size=n)]).astype(float)
+    y = 5.0 * second + 0.02 * X[:, 2] + rng.normal(size=n)
+    model = MiniAMPRegressor()
+    for batch in np.array_split(np.arange(n), 10):
+        model.partial_fit(X[batch], y[batch])
+    model.feature_names_in_ = np.array(["half=first", "half=second", "time"], dtype=object)
+    table = model.summary()
+    assert table.loc["half=first", "mean"] == pytest.approx(-table.loc["half=second", "mean"])
+    assert table.loc["half=second", "std"] < 0.2
+    expected = table["mean"].iloc[1:] * X.std(axis=0) / y.std()
+    np.testing.assert_allclose(table["effect"].iloc[1:], expected, rtol=1e-6)

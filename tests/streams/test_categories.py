@@ -6,21 +6,33 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from miniamp.errors import InvalidInputError
+from miniamp.errors import InvalidInputError, MiniampWarning
 from miniamp.streams import open_stream
 
 FRAME = pd.DataFrame({"c": list("uvuvw"), "n": [1.0, 2, 3, 4, 5], "y": np.ones(5)})
 
 
-def test_the_first_batch_fixes_the_vocabulary():
-    stream = open_stream(FRAME, "y", 4)
+def test_the_first_batch_of_a_pipe_fixes_the_vocabulary():
+    stream = open_stream(iter(FRAME.to_dict("records")), "y", 4)
     assert stream.feature_names == ("c=u", "c=v", "n")
     with pytest.raises(InvalidInputError, match=r"row 5, column 'c': got the category 'w'"):
         list(stream)
 
 
+def test_categories_that_come_after_the_first_batch_of_a_file_are_known(tmp_path):
+    """Files are often sorted by a column; however the rows are cut, its last value is known."""
+    FRAME.to_csv(tmp_path / "t.csv", index=False)
+    parts = [FRAME[:3], FRAME[3:]]
+    for source in (FRAME, tmp_path / "t.csv", FRAME.to_dict("records"), parts):
+        for shuffle in (0, 3):
+            stream = open_stream(source, "y", 2, shuffle=shuffle)
+            assert stream.feature_names == ("c=u", "c=v", "c=w", "n")
+            assert sum(batch.rows for batch in stream) == 5
+
+
 def test_an_unknown_category_is_no_category_when_asked_for():
-    batches = list(open_stream(FRAME, "y", 4, unknown="ignore"))
+    records = iter(FRAME.to_dict("records"))
+    batches = list(open_stream(records, "y", 4, unknown="ignore"))
     assert batches[1].X.tolist() == [[0.0, 0.0, 5.0]]
 
 
@@ -49,9 +61,23 @@ def test_a_column_of_identifiers_is_no_category():
         open_stream(frame, "y", 1500)
 
 
+def test_codes_of_which_some_look_like_numbers_are_categories():
+    codes = ["00M", "1E5", "00R", "01G", "06D", "1C9"] * 4
+    stream = open_stream(pd.DataFrame({"code": codes, "y": np.ones(24)}), "y", 8)
+    assert stream.feature_names == tuple(f"code={code}" for code in sorted(set(codes)))
+
+
+def test_a_first_column_without_a_name_is_left_out(tmp_path):
+    """R and pandas write the names of the rows there."""
+    FRAME.to_csv(tmp_path / "t.csv")
+    with pytest.warns(MiniampWarning, match="the first column has no name and is left out"):
+        stream = open_stream(tmp_path / "t.csv", "y", 5)
+    assert stream.feature_names == ("c=u", "c=v", "c=w", "n")
+
+
 def test_the_guess_does_not_depend_on_how_rows_are_cut(tmp_path):
-    """Text that only comes after the first batch must not make a category of its column."""
-    frame = pd.DataFrame({"c": ["1", "2", "u", "v"], "y": np.ones(4)})
+    """A mistake among numbers must not make a category of its column."""
+    frame = pd.DataFrame({"c": ["1", "2", "u", "3"], "y": np.ones(4)})
     frame.to_csv(tmp_path / "t.csv", index=False)
     for source in (frame, tmp_path / "t.csv", frame.to_dict("records"), [frame[:1], frame[1:]]):
         with pytest.raises(InvalidInputError, match="row 3, column 'c': got 'u'"):

@@ -62,6 +62,22 @@ def test_dates_become_a_few_features_whatever_they_come_in(kind, tmp_path):
     assert batch.X[2, 2] == pytest.approx(1.0, abs=1e-3)  # the first of January
 
 
+@pytest.mark.parametrize(
+    "form", ["%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%b %d %Y", "%B %d, %Y", "%d %b %Y", "%d-%b-%Y"]
+)
+def test_dates_that_can_be_read_in_one_way_are_dates(form):
+    rows = [{"d": day.strftime(form), "y": i} for i, day in enumerate(DAYS)]
+    (batch,) = open_stream(rows, "y", 12)
+    np.testing.assert_array_equal(batch.X[:, 0], EXPECTED)
+
+
+def test_dates_with_the_day_or_the_month_first_are_refused_by_name():
+    rows = [{"when": day.strftime("%d/%m/%Y"), "y": i} for i, day in enumerate(DAYS)]
+    with pytest.raises(InvalidInputError, match=r"column 'when': got dates such as '30/12/2019'"):
+        open_stream(rows, "y", 12)
+    assert open_stream(rows, "y", 12, categorical=["when"]).feature_names[0].startswith("when=")
+
+
 def test_a_time_of_day_adds_two_features_and_zones_are_one_clock():
     rows = [{"t": "2020-06-01T18:00", "y": 1}, {"t": "2020-06-01 20:00:00+02:00", "y": 2}]
     (batch,) = open_stream(rows, "y", 2)

@@ -141,11 +141,11 @@ class FitRun(Run["Predictor"]):
         return super().stream(again, labels=labels, **more)
 
     def new_estimator(self, first: StreamBatch) -> Predictor:
-        task = self.options["task"]
+        task, y = self.options["task"], first.y if first.head is None else first.head
         if task == "auto":
-            task = "classification" if _has_classes(first.y) else "regression"
-            _ask_about_whole_numbers(first.y, task)
-        _warn_of_order(first.y, task)
+            task = "classification" if _has_classes(y) else "regression"
+            _ask_about_whole_numbers(y, task)
+        _warn_of_order(first.y if self.options.get("shuffle") else y, task)
         cls = miniamp.MiniAMPRegressor if task == "regression" else miniamp.MiniAMPClassifier
         forget = self.options.get("forget", 1.0)
         forget = forget if forget == "auto" else float(forget)
@@ -168,7 +168,9 @@ class FitRun(Run["Predictor"]):
         given, y = {}, batch.y
         if isinstance(estimator, miniamp.MiniAMPClassifier):
             y = labels_of(y)
-            known = self._known_classes(estimator, y)
+            known = self._known_classes(
+                estimator, y if batch.head is None else labels_of(batch.head)
+            )
             _require_classes(y, known, batch.position)
             given = {} if hasattr(estimator, "classes_") else {"classes": known}
         elif y.dtype.kind not in "fiu":
@@ -184,7 +186,7 @@ class FitRun(Run["Predictor"]):
         return errors_line(self.estimator.history_, hasattr(self.estimator, "classes_"))
 
     def _known_classes(self, estimator: Predictor, y: Labels) -> Labels:
-        """Those of the first batch, or all that were named."""
+        """Those of the first rows, or all that were named."""
         known = getattr(estimator, "classes_", None)
         if known is not None:
             return np.asarray(known)
@@ -221,7 +223,7 @@ def _require_classes(y: Labels, known: Labels, position: int) -> None:
             if len(unknown)
             else f"one class, {str(y[0])!r}, in the rows before {position}",
             ", ".join(str(name) for name in known[:20]) if len(unknown) else "at least two classes",
-            "list all with {classes=a,b,c}, use larger batches, or {shuffle=10000}",
+            "list all with {classes=a,b,c}, or use {shuffle=10000}",
         )
 
 
@@ -256,7 +258,7 @@ def _ask_about_whole_numbers(y: Labels | None, task: str) -> None:
 
 
 def _warn_of_order(y: Labels | None, task: str) -> None:
-    """Warn of a first batch that is sorted by the target: later ones will contradict it."""
+    """Warn of first rows that are sorted by the target: later ones will contradict them."""
     if y is None or len(y) < MANY_FOR_CLASSES * FEW_CLASSES:
         return
     values, codes = np.unique(y, return_inverse=True)
@@ -267,7 +269,7 @@ def _warn_of_order(y: Labels | None, task: str) -> None:
     if blocks or rising:
         warnings.warn(
             MiniampWarning(
-                "the first batch is sorted by the target, and a model that sees one part of its "
+                "the first rows are sorted by the target, and a model that sees one part of its "
                 "range at a time learns less; use {shuffle=10000}, or shuffle the file"
             ),
             stacklevel=2,

@@ -159,7 +159,7 @@ Intercept = Annotated[
 ]
 Classes = Annotated[
     str | None,
-    optional(MODEL, "LIST", "All classes, a,b,c; by default those of the first batch."),
+    optional(MODEL, "LIST", "All classes, a,b,c; by default those of the first rows."),
 ]
 
 # Files.

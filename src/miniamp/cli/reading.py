@@ -69,7 +69,7 @@ Unknown = Annotated[
     option(
         ROWS,
         "RULE",
-        "For a category that was not in the first batch: error stops, ignore counts it as none.",
+        "For a category that was not in the first rows: error stops, ignore counts it as none.",
     ),
 ]
 Format = Annotated[

@@ -88,8 +88,9 @@ def of_coefficients(
     constant = state.units.scale == 0.0
     known = _joint(state)
     groups = [] if spike or known is None or not intercepts else _categories(state, names)
+    spread = np.where(constant, np.nan, _feature_std(state))
     for k, (_, y_scale) in enumerate(state.target_units):
-        unit = np.where(constant, np.nan, state.units.scale) / y_scale
+        unit = spread / (y_scale * _target_std(state))
         mean = np.append(found.intercept[k], found.mean[k])
         std = np.append(_intercept_std(state, k), found.std[k])
         if known is not None:
@@ -156,9 +157,27 @@ def _categories(state: FitState, names: Sequence[str]) -> list[list[int]]:
         found = re.match(r"(.+?)[=:].", name)
         if found and len(tally.low) and tally.low[j] == 0.0 and tally.high[j] == 1.0:
             groups.setdefault(found[1], []).append(j)
-    centre, scale = state.units.centre, state.units.scale
-    share = np.where(centre == 0.0, np.square(scale), centre)  # of rows that have the level
+    share = tally.total / max(tally.rows, 1)  # of rows that have the level
     return [g for g in groups.values() if len(g) > 1 and abs(share[g].sum() - 1.0) < 1e-6]
+
+
+def _feature_std(state: FitState) -> Array:
+    """Standard deviation of each feature: its unit is its spread about the first batch's mean."""
+    tally, frame = state.tally, state.units
+    if not tally.rows or np.ndim(frame.counted) or not frame.counted:
+        return frame.scale
+    away = tally.total / tally.rows - frame.centre
+    var = np.square(frame.scale) - np.square(away)
+    return np.sqrt(np.where(var > 0.0, var, np.square(frame.scale)))
+
+
+def _target_std(state: FitState) -> float:
+    """Standard deviation of the targets of all rows, in those of the first batch."""
+    count, total, square = state.tally.targets
+    first = max(state.rows_seen * state.targets - count, 0.0)  # of mean 0 and variance 1
+    rows = first + count
+    var = (first + square) / rows - (total / rows) ** 2
+    return float(np.sqrt(var)) if count and var > 0.0 else 1.0
 
 
 def _centred(

@@ -272,6 +272,9 @@ class Tally:
     #: Smallest and largest value of each feature, (N,) each; empty before the first rows.
     low: Array = field(default_factory=lambda: np.zeros(0))
     high: Array = field(default_factory=lambda: np.zeros(0))
+    #: Sum of each feature, (N,), and the number of rows.
+    total: Array = field(default_factory=lambda: np.zeros(0))
+    rows: int = 0
     #: (3,) number, sum and sum of squares of the targets that were predicted, in standardised
     #: units.
     targets: Array = field(default_factory=lambda: np.zeros(3))
@@ -286,18 +289,26 @@ class Tally:
     def require_features(self, size: int) -> None:
         """Refuse sums that are not of the shapes that so many features give."""
         n, c = (size if len(self.low) else 0), len(self.confusion)
-        shapes = {"low": (n,), "high": (n,), "confusion": (c, c), "odds": (c, 2, ODDS_BINS)}
+        shapes = {
+            "low": (n,),
+            "high": (n,),
+            "total": (n,),
+            "confusion": (c, c),
+            "odds": (c, 2, ODDS_BINS),
+        }
         for name, shape in (shapes | {"targets": (3,), "residuals": (VALUE_BINS, 3)}).items():
             require_shape(name, getattr(self, name), *shape)
 
     def seeing(self, X: Matrix) -> Tally:
-        """The tally that also knows the range of these rows."""
+        """The tally that also knows the range and the sum of these rows."""
         if X.shape[1] == 0:
             return self
         low, high = _range(X)
+        total: Array = np.asarray(X.sum(axis=0), dtype=np.float64).ravel()
         if len(self.low):
             low, high = np.minimum(low, self.low), np.maximum(high, self.high)
-        return replace(self, low=low, high=high)
+            total = total + self.total
+        return replace(self, low=low, high=high, total=total, rows=self.rows + X.shape[0])
 
     def scored(
         self, Y: Array, predicted: list[RowPrediction], centre: Array, scale: Array

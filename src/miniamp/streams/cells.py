@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -17,6 +19,10 @@ MISSING_TEXTS = frozenset(
 )
 
 Texts = NDArray[np.object_]
+#: Values that show whether a column has text: a few where all of them are numbers, else these.
+FEW_VALUES, MANY_VALUES = 16, 1000
+#: A number as it is written in half of the world.
+_DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
 
 
 class CellError(Exception):
@@ -59,6 +65,27 @@ def first_texts(cells: Cells) -> Iterator[str | bool]:
         for cell, text in zip(raw, as_texts(part), strict=True):
             if text is not None:
                 yield True if is_number(cell) else text
+
+
+def mostly_text(columns: Sequence[Cells], share: float = 0.5) -> bool:
+    """Whether more than a share of the first values are no numbers.
+
+    A column where a few values are no numbers is a number column with mistakes, and is left for
+    the reader to refuse with row and value; so are numbers with a decimal comma. A column whose
+    first values are all numbers is not looked at further: tables may be wide.
+    """
+    texts = commas = 0
+    values = itertools.islice(
+        itertools.chain.from_iterable(map(first_texts, filter(is_text, columns))), MANY_VALUES
+    )
+    count = 0
+    for count, found in enumerate(values, 1):
+        if isinstance(found, str):
+            texts += 1
+            commas += _DECIMAL_COMMA.fullmatch(found) is not None
+        if count == FEW_VALUES and not texts:
+            return False
+    return texts > share * count and commas < texts
 
 
 def is_number(cell: object) -> bool:

@@ -1,13 +1,15 @@
-"""Dates: recognised in typed columns and in ISO text, and expanded into a few features."""
+"""Dates: recognised in typed columns and in text, and expanded into a few features."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, time
+from datetime import UTC, datetime
 
 import numpy as np
 
+from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.streams.cells import CellError, arrow_values, as_texts, first_texts, is_text
 from miniamp.streams.pieces import Cells, needed
@@ -22,8 +24,25 @@ YEAR, WEEK = 365.2425, 7
 DATE_PARTS = ("days", "year_sin", "year_cos", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 TIME_PARTS = (*DATE_PARTS, "day_sin", "day_cos")
 
-_ISO = re.compile(
-    r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?", re.ASCII
+_CLOCK = r"(?P<clock>[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?"
+_DAY = r"(?P<day>\d\d?)"
+_MONTH_NAME = r"(?P<month>[A-Za-z]{3,9})\.?"
+#: Texts of which every reader has the same day in mind: year first, with the month's name, and the
+#: German 31.12.2024.
+_FORMS = [
+    re.compile(form + _CLOCK, re.ASCII)
+    for form in (
+        rf"(?P<year>\d{{4}})([-/.])(?P<month>\d\d?)\2{_DAY}",
+        rf"{_DAY}\.(?P<month>\d\d?)\.(?P<year>\d{{4}})",
+        rf"{_DAY}[ -]{_MONTH_NAME}[ -](?P<year>\d{{4}})",
+        rf"{_MONTH_NAME} {_DAY},? (?P<year>\d{{4}})",
+    )
+]
+#: Is 03/04/2020 in March or in April?
+_UNCLEAR = re.compile(r"\d\d?([/-])\d\d?\1(\d\d|\d{4})( .*)?", re.ASCII)
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july"),
+    *("august", "september", "october", "november", "december"),
 )
 
 
@@ -34,10 +53,46 @@ def are_dates(columns: Sequence[Cells]) -> bool:
         if not is_text(cells):
             return _has_date_type(cells)
         for text in first_texts(cells):
-            if not isinstance(text, str) or not _ISO.fullmatch(text):
+            if not isinstance(text, str) or _iso(text) is None:
                 return False
             found = True
     return found
+
+
+def refuse_unclear(name: str, columns: Sequence[Cells]) -> None:
+    """Refuse a column of dates of which one cannot tell whether the day or the month is first."""
+    texts = itertools.chain.from_iterable(map(first_texts, filter(is_text, columns)))
+    first = next(texts, None)
+    if isinstance(first, str) and all(
+        isinstance(text, str) and _UNCLEAR.fullmatch(text)
+        for text in itertools.chain([first], texts)
+    ):
+        raise checks.refuse(
+            f"column {name!r}",
+            f"dates such as {first!r}, which may begin with the day or the month",
+            "dates with the year first, such as 2024-12-31",
+            f"convert them, or leave them out with {{keep=['{name}']|{name}}}",
+        )
+
+
+def _iso(text: str) -> str | None:
+    """The date as 2024-12-31, and its time of day; None if it is none.
+
+    Examples
+    --------
+    >>> [_iso(text) for text in ("2024/1/31", "Jan 31, 2024", "31.1.2024 06:00", "mayor 1 2024")]
+    ['2024-01-31', '2024-01-31', '2024-01-31 06:00', None]
+    """
+    found = next((match for form in _FORMS if (match := form.fullmatch(text))), None)
+    if found is None:
+        return None
+    month = found["month"].lower()
+    if not month.isdecimal():
+        named = [k for k, name in enumerate(_MONTHS, 1) if name.startswith(month)]
+        if not named:
+            return None
+        month = str(named[0])
+    return f"{found['year']}-{month:0>2}-{found['day']:0>2}{found['clock'] or ''}"
 
 
 def _has_date_type(cells: Cells) -> bool:
@@ -78,10 +133,7 @@ def _days(text: str | None, index: int) -> float:
     if text is None:
         return np.nan
     try:
-        if len(text) == 10:
-            moment = datetime.combine(date.fromisoformat(text), time(), UTC)
-        else:
-            moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(_iso(text) or "")
     except ValueError:
         raise CellError(index, text) from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

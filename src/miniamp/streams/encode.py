@@ -213,11 +213,14 @@ class Encoder:
         first: int,
         cells: Cells,
         name: str,
-        remedy: str = "correct it, or use {categorical=[...]|a,b} if the column holds categories",
+        remedy: str = "",
     ) -> NDArray[Scalar]:
         try:
             return reader(cells)
         except CellError as bad:
+            remedy = remedy or (
+                f"correct it, or use {{categorical=['{name}']|{name}}} if it holds categories"
+            )
             raise checks.refuse(
                 f"{self.locator.of(first + bad.index)}, column {name!r}",
                 f"{bad.value!r:.60}",
@@ -233,21 +236,47 @@ class Encoder:
             ) from None
 
 
-def with_vocabulary(schema: Schema, first: Block, reference: Reference) -> Schema:
-    """The schema with its open vocabularies fixed by the first batch, sorted."""
+def without(name: str, *, words: bool) -> str:
+    """What to do about a column that should be no feature, or one of words."""
+    text = f"leave it out with {{keep=['{name}']|{name}}}"
+    return text + (f", or hash its words with {{hashed=dict({name}=8)|{name}=8}}" if words else "")
+
+
+def with_vocabulary(schema: Schema, head: Sequence[Piece], reference: Reference) -> Schema:
+    """The schema with its open vocabularies fixed by the first rows, sorted."""
     found: dict[str, list[str]] = {}
+    tables = [piece for piece in head if isinstance(piece, TablePiece)]
     for column in schema.columns:
         if column.kind == CATEGORY and column.categories is None:
-            words = sorted({cell for cell in first.texts[column.name].tolist() if cell is not None})
+            cells = [as_texts(t.columns[column.name]) for t in tables if column.name in t.columns]
+            words = sorted({word for part in cells for word in part.tolist() if word is not None})
             if len(words) > MOST_CATEGORIES:
                 raise checks.refuse(
                     f"column {column.name!r}",
-                    f"{len(words)} different texts in the first batch",
+                    f"{len(words)} different texts in {sum(t.rows for t in tables)} rows",
                     f"at most {MOST_CATEGORIES} categories",
-                    "leave it out with {keep=[...]|a}, or hash its words with {hashed=...|a=8}",
+                    without(column.name, words=True),
                 )
             found[column.name] = words
     return schema.with_categories(found, reference)
+
+
+def known_targets(head: Sequence[Piece], schema: Schema) -> NDArray[np.generic] | None:
+    """The targets of the first rows; None where there are none, or one cannot be read."""
+    found = []
+    for piece in head:
+        cells = piece.y
+        if cells is None and isinstance(piece, TablePiece):
+            cells = piece.columns.get(str(schema.target))
+        if cells is None:
+            return None
+        try:
+            found.append(as_texts(cells) if schema.labels else as_numbers(cells))
+        except (CellError, ColumnTypeError):
+            return None
+    y = np.concatenate(found) if found else np.zeros(0)
+    y = y[y != None].astype(str) if schema.labels else y[np.isfinite(y)]  # noqa: E711
+    return y if len(y) else None
 
 
 def features(block: Block, schema: Schema, unknown: str, locator: RowLocator) -> Numbers:
@@ -338,14 +367,14 @@ class Shuffle:
     """
 
     def __init__(self, size: int, seed: int, start: int, begun: tuple[int, int] = (0, 0)) -> None:
-        self._size, self._seed, self._start, self._begun = size, seed, start, begun
+        self.size, self._seed, self._start, self._begun = size, seed, start, begun
         self._windows: deque[tuple[int, int, int, int]] = deque()
         self._given = 0
 
     def blocks(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """The rows of the blocks, a window at a time."""
         skip, first = self._begun
-        for window in rebatch(blocks, self._size, first or self._size):
+        for window in rebatch(blocks, self.size, first or self.size):
             begin, end = self._start, int(window.numbers[-1]) + 1
             order = np.random.default_rng([self._seed, begin]).permutation(window.rows)
             self._windows.append((begin, end, window.rows, skip))

@@ -71,7 +71,7 @@ def open_stream(
         in every file, whatever their order there, and further ones are ignored.
     categorical : "auto" or list of str
         Columns to turn into one indicator feature per category. "auto" takes those where the first
-        batch has text and no number. Dates, by type or as ISO text, become days since 2000, season,
+        rows have text and no number. Dates, by type or as ISO text, become days since 2000, season,
         weekday and time of day unless they are listed here.
     missing : "error", "mean" or "drop"
         What to do where a value is missing: stop, naming row and column; fill in the running mean
@@ -80,9 +80,10 @@ def open_stream(
         What to do with a category that is not in the vocabulary: stop, naming row, column and
         value; or set all indicators of the column to zero.
     schema : Schema, its dict, or dict of column name to categories, optional
-        Fixes the vocabularies, or all of the reading; by default the first batch does.
+        Fixes the vocabularies, or all of the reading; by default the first 10,000 rows do (fewer of
+        wide tables); of a pipe, the first batch.
     labels : bool or "auto"
-        Whether to keep the target as text; "auto" does where the first batch has one that is no
+        Whether to keep the target as text; "auto" does where the first rows have one that is no
         number.
     start : int
         Rows to skip at the beginning.

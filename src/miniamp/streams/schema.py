@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import difflib
 import itertools
-import re
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self, TypeAlias
 
 from miniamp import checks
-from miniamp.errors import InvalidInputError, InvalidTypeError, printable
-from miniamp.streams.cells import first_texts, is_text
-from miniamp.streams.dates import DATE_PARTS, TIME_PARTS, are_dates, have_clock
+from miniamp.errors import InvalidInputError, InvalidTypeError, MiniampWarning, printable
+from miniamp.streams.cells import mostly_text
+from miniamp.streams.dates import DATE_PARTS, TIME_PARTS, are_dates, have_clock, refuse_unclear
 from miniamp.streams.pieces import Cells, MatrixPiece, NumberedNames, Piece, TablePiece
 
 NUMBER, CATEGORY, DATE, DATETIME, HASHED = KINDS = (
@@ -25,8 +25,6 @@ MOST_BITS = 20
 Reference: TypeAlias = Mapping[str, str] | str | None
 #: Names among which a misspelled one is searched: comparing is slow.
 SEARCHED_NAMES = 10_000
-#: A number as it is written in half of the world.
-_DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +221,10 @@ def infer_schema(head: Sequence[Piece], options: ReadOptions, source: str) -> Sc
         cells = [piece.y for piece in head if piece.y is not None]
     else:
         names = [name for name in first.names if name not in options.left_out]
+        if options.columns is None and names[0] == "":  # as R and pandas write the rows' names
+            names = names[1:]
+            text = "the first column has no name and is left out, as the names of the rows"
+            warnings.warn(MiniampWarning(f"{text}; name it to use it"), stacklevel=2)
         chosen = _chosen(options.columns, first.names if options.columns else names, target, source)
         _refuse_unknown("categorical", options.categorical, chosen, source)
         _refuse_unknown("schema", options.vocabularies, chosen, source)
@@ -232,7 +234,7 @@ def infer_schema(head: Sequence[Piece], options: ReadOptions, source: str) -> Sc
         columns = tuple(_column(column, tables, options) for column in chosen)
         width = 0
         cells = [
-            c for t in tables if (c := t.y if target is None else t.columns[target]) is not None
+            c for t in tables if (c := t.y if target is None else t.columns.get(target)) is not None
         ]
     return Schema(columns, width, target, _labels(cells, options.labels) if cells else False)
 
@@ -332,7 +334,7 @@ def _refuse_unknown(
 
 
 def _column(name: str, tables: Sequence[TablePiece], options: ReadOptions) -> Column:
-    cells = [t.columns[name] for t in tables]
+    cells = [t.columns[name] for t in tables if name in t.columns]  # a file may lack it
     if name in options.hashed:
         return Column(name, HASHED, bits=options.hashed[name])
     if name in options.vocabularies:
@@ -342,7 +344,10 @@ def _column(name: str, tables: Sequence[TablePiece], options: ReadOptions) -> Co
         return Column(name, CATEGORY)
     if are_dates(cells):
         return Column(name, DATETIME if have_clock(cells) else DATE)
-    return Column(name, CATEGORY if options.categorical == "auto" and _all_text(cells) else NUMBER)
+    refuse_unclear(name, cells)
+    return Column(
+        name, CATEGORY if options.categorical == "auto" and mostly_text(cells) else NUMBER
+    )
 
 
 def _with_reference(column: Column, reference: Reference) -> Column:
@@ -361,30 +366,9 @@ def _with_reference(column: Column, reference: Reference) -> Column:
     return replace(column, reference=chosen)
 
 
-def _all_text(columns: Sequence[Cells]) -> bool:
-    """Whether the column has values, and none of them is a number.
-
-    A column where only some values are no numbers is a number column with mistakes, and is left for
-    the reader to refuse with row and value; so are numbers with a decimal comma.
-    """
-    texts, commas = False, True
-    for cells in columns:
-        if not is_text(cells):
-            return False
-        for found in first_texts(cells):
-            if not isinstance(found, str):
-                return False
-            texts = True
-            commas = commas and _DECIMAL_COMMA.fullmatch(found) is not None
-    return texts and not commas
-
-
 def _labels(columns: Sequence[Cells], labels: bool | str) -> bool:
-    if isinstance(labels, bool):
-        return labels
-    return any(
-        is_text(cells) and any(f is not True for f in first_texts(cells)) for cells in columns
-    )
+    # Classes may well be "-1" and "other"; of numbers, a third are no mistakes.
+    return labels if isinstance(labels, bool) else mostly_text(columns, 1.0 / 3.0)
 
 
 def first_rows(pieces: Sequence[Piece], rows: int) -> list[Piece]:

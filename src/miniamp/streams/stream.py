@@ -18,12 +18,14 @@ from miniamp.streams.encode import (
     Encoder,
     Shuffle,
     features,
+    known_targets,
     rebatch,
     with_hashed,
     with_vocabulary,
+    without,
 )
 from miniamp.streams.missing import RunningMean, handle_missing
-from miniamp.streams.pieces import Mark, Numbers, Piece, RowLocator, Source
+from miniamp.streams.pieces import Mark, Numbers, Piece, RowLocator, Source, rows_per_piece
 from miniamp.streams.schema import (
     CATEGORY,
     NUMBER,
@@ -34,10 +36,14 @@ from miniamp.streams.schema import (
     with_target,
 )
 
-#: Rows of the first batch that make these guesses safe: small files have batches of 32, in which
-#: 50 equally frequent categories look like an identifier once in 100 files. The share of different
+#: Rows at the head that make these guesses safe: in 32 of them 50 equally frequent categories look
+#: like an identifier once in 100 files. The share of different
 #: texts from which a column is an identifier, and the categories from which it takes many features.
 LEAST_ROWS, MOSTLY, MANY = 30, 0.9, 100
+#: Rows that the schema and its vocabularies are made from, where they can be read again: files are
+#: often sorted by a column, and of 8 that were tried, 5 had a category or class after the first
+#: batch that was not in it. Fewer of wide tables, to be read in one piece.
+HEAD_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +71,9 @@ class StreamBatch:
     begun : pair of int
         Of rows in random order, those of the last window that were given out, and its rows; 0 if it
         is at its end. The position is then the beginning of that window.
+    head : (m,) array or None
+        Of the first batch, the targets of all rows that the schema was made from: classes that come
+        later in a sorted file are among them.
     """
 
     X: Numbers
@@ -76,6 +85,7 @@ class StreamBatch:
     kept: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
     mark: Mark | None = None
     begun: tuple[int, int] = (0, 0)
+    head: NDArray[np.generic] | None = None
 
     @property
     def rows(self) -> int:
@@ -189,7 +199,7 @@ class Stream:
         needed = self._needed()
         pieces = self.source.pieces(self.start, needed)
         try:
-            schema, head = self._recognised(pieces)
+            schema, head, known = self._recognised(pieces)
         except InvalidInputError:
             if needed is not None and self.source.rereadable:
                 # Once more with all columns, so that the message can list those that there are.
@@ -204,14 +214,14 @@ class Stream:
         )
         mean = RunningMean(self._means) if self._missing == "mean" else None
         order = None if self._order is None else self._order()
-        unread = self._schema is None
+        unread, targets = self._schema is None, known_targets(known, schema)
+        if not schema.complete:
+            schema = with_vocabulary(schema, known, self._options.reference)
+        self._schema = schema
         for block in rebatch(blocks if order is None else order.blocks(blocks), self.batch_size):
-            if not schema.complete:
-                schema = with_vocabulary(schema, block, self._options.reference)
             if unread:
-                _advise(block, schema)
+                _advise(block, schema, sum(piece.rows for piece in known))
                 unread = False
-            self._schema = schema
             X = features(block, schema, self._unknown, locator)
             if mean is not None and isinstance(X, np.ndarray):
                 X = mean.filled(X, schema.feature_names)
@@ -222,7 +232,10 @@ class Stream:
             if order is not None:
                 position, begun = order.place(block.rows)
             mark = self.source.mark(position)
-            yield StreamBatch(X, y, position, schema, means, block.numbers, block.kept, mark, begun)
+            yield StreamBatch(
+                X, y, position, schema, means, block.numbers, block.kept, mark, begun, targets
+            )
+            targets = None
 
     def _needed(self) -> Collection[str] | None:
         """The columns to read, where that is known before the source is opened."""
@@ -235,47 +248,56 @@ class Stream:
         wanted = [str(name) for name in names] + ([] if target is None else [target])
         return frozenset([*wanted, *self._options.keep])
 
-    def _recognised(self, pieces: Iterator[Piece]) -> tuple[Schema | None, list[Piece]]:
-        """The schema, and the pieces that were read to find it."""
+    def _recognised(
+        self, pieces: Iterator[Piece]
+    ) -> tuple[Schema | None, list[Piece], list[Piece]]:
+        """The schema, the pieces that were read to find it, and the rows that it is from.
+
+        What a pipe delivers is not waited for: its first batch counts.
+        """
         read: list[Piece] = []
-        rows = 0
+        rows, enough = 0, max(self.batch_size, 0 if self._order is None else self._order().size)
         for piece in pieces:
             if piece.rows:
                 read.append(piece)
                 rows += piece.rows
-            if rows >= self.batch_size:
+            if self.source.rereadable:
+                enough = max(enough, min(HEAD_ROWS, rows_per_piece(len(piece.names))))
+            if rows >= enough:
                 break
         if not read:
-            return None, []
-        head = first_rows(read, self.batch_size)
+            return None, [], []
+        head = first_rows(read, enough)
         if self._schema is None:
-            return infer_schema(head, self._options, head[0].origin), read
-        return with_target(self._schema, self._options, head), read
+            return infer_schema(head, self._options, head[0].origin), read, head
+        return with_target(self._schema, self._options, head), read, head
 
     def __repr__(self) -> str:
         return f"Stream({self.source.name}, batch_size={self.batch_size})"
 
 
-def _advise(first: Block, schema: Schema) -> None:
-    """Warn of identifiers and of categories that are many, by what the first batch has."""
+def _advise(first: Block, schema: Schema, rows: int) -> None:
+    """Warn of identifiers and of categories that are many, by the rows that the schema is from."""
     number = 0
-    if first.rows < LEAST_ROWS or not isinstance(first.X, np.ndarray):
+    if rows < LEAST_ROWS or not isinstance(first.X, np.ndarray):
         return
     for column in schema.columns:
         if column.is_text:
             found = len(column.categories or ()) if column.kind == CATEGORY else 0
-            if found > MOSTLY * first.rows:
+            if found > MOSTLY * rows:
                 _warn(column.name, "is different in nearly every row, like an identifier")
             elif found > MANY:
                 _warn(column.name, f"has {found} categories, one feature each")
             continue
-        if column.kind == NUMBER and np.all(np.diff(first.X[:, number]) == 1.0):
+        if (
+            column.kind == NUMBER
+            and first.rows >= LEAST_ROWS
+            and np.all(np.diff(first.X[:, number]) == 1.0)
+        ):
             _warn(column.name, "counts the rows, like an identifier")
         number += 1
 
 
 def _warn(name: str, what: str) -> None:
-    text = f"column {name!r} {what}; leave it out with {{keep=['{name}']|{name}}}"
-    if "counts" not in what:
-        text += f", or hash its words with {{hashed=dict({name}=8)|{name}=8}}"
-    warnings.warn(MiniampWarning(text), stacklevel=2)
+    remedy = without(name, words="counts" not in what)
+    warnings.warn(MiniampWarning(f"column {name!r} {what}; {remedy}"), stacklevel=2)
