@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import html
 import json
+from string import Template
 from typing import Any
 
 import numpy as np
 
 from miniamp.app.bodies import ARROW, JSON, Names
 from miniamp.estimators.describe import finite
+from miniamp.report.page import resource
 
 PATHS = {"/", "/docs", "/health", "/learn", "/metrics", "/model", "/openapi.json", "/predict"}
 
@@ -100,32 +102,17 @@ def _plain(value: object) -> object:
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
-STYLE = """
-:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
-body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }
-section { border: 1px solid #8886; border-radius: 8px; padding: 0 1rem; margin: 1rem 0; }
-pre { overflow-x: auto; background: #8882; padding: .6rem; border-radius: 6px; }
-code { font-size: .9em; } .post { color: #0a7d4f; } .get { color: #1a6fb5; }
-@media (prefers-color-scheme: dark) { .post { color: #5fd3a2; } .get { color: #7fbcf0; } }
-td { padding-right: 1rem; vertical-align: top; }
-"""
-
-
 def page(api: dict[str, Any]) -> str:
     """The OpenAPI description as a page without scripts."""
-    parts = []
-    for path, methods in sorted(api["paths"].items()):
-        for method, about in methods.items():
-            parts.append(_section(path, method, about))
-    title = f"{api['info']['title']} {api['info']['version']}"
-    return (
-        f"<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'>"
-        f"<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<link rel='icon' href='data:,'>"
-        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body>"
-        f"<h1>{html.escape(title)}</h1><p>{html.escape(api['info']['description'])} "
-        f"Machine-readable: <a href='/openapi.json'>openapi.json</a>.</p>{''.join(parts)}"
-        f"</body></html>"
+    sections = [
+        _section(path, method, about)
+        for path, methods in sorted(api["paths"].items())
+        for method, about in methods.items()
+    ]
+    return Template(resource("service.html", "app")).substitute(
+        title=html.escape(f"{api['info']['title']} {api['info']['version']}"),
+        about=html.escape(api["info"]["description"]),
+        sections="".join(sections),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from string import Template
 from typing import Any
 
 from dash import Dash, Input, Output, dcc, html
@@ -16,63 +17,6 @@ LOCAL = ("127.0.0.1", "localhost", "::1", "[::1]")
 #: Seconds between looks at what has changed.
 PULSE = 0.25
 
-_STYLE = """
-aside { align-self: start; }
-.page { display: grid; grid-template-columns: 23rem minmax(0, 1fr); gap: 1rem; margin-top: 1rem; }
-.page .cards { margin-top: 0; }
-.control { margin-bottom: .9rem; }
-.control > label { display: block; font-size: .88rem; color: var(--muted); margin-bottom: .15rem; }
-.control select, .control input[type=text], .control input[type=number] { width: 100%; }
-select, input[type=text], input[type=number], button {
-  font: inherit; color: var(--ink); background: var(--card); border: 1px solid var(--line);
-  border-radius: 6px; padding: .35rem .5rem; }
-button { cursor: pointer; } button:hover { border-color: var(--accent); }
-button:disabled { opacity: .5; cursor: default; }
-:focus-visible { outline: 2px solid var(--accent); outline-offset: 1px; }
-pre { overflow-x: auto; background: var(--paper); padding: .6rem; border-radius: 6px; }
-pre { font-size: .85rem; }
-.status { min-height: 1.5rem; color: var(--muted); font-size: .9rem; }
-.bad { color: var(--bad); } a { color: var(--accent); }
-.dash-slider-mark { color: var(--muted) !important; }
-#react-entry-point {
-  --Dash-Fill-Interactive-Strong: var(--accent); --Dash-Fill-Inverse-Strong: var(--card);
-  --Dash-Text-Strong: var(--ink); --Dash-Text-Primary: var(--ink); --Dash-Text-Weak: var(--muted);
-  --Dash-Stroke-Strong: var(--line); --Dash-Stroke-Weak: var(--line);
-  --Dash-Fill-Disabled: var(--line); --Dash-Fill-Primary-Hover: var(--line);
-  --Dash-Fill-Primary-Active: var(--line); }
-.dash-slider-container { padding: 0; }
-@media (max-width: 760px) { .page { grid-template-columns: minmax(0, 1fr); } }
-"""
-
-_SCRIPT = """
-window.dash_clientside = Object.assign({}, window.dash_clientside, { miniamp: {
-  draw: function (figures, theme) {
-    const palette = PALETTES[theme || "light"];
-    const plots = figures || [];
-    if (!plots.length) throw window.dash_clientside.PreventUpdate;
-    return plots.map((figure) => {
-      if (!figure || !figure.layout) return window.dash_clientside.no_update;
-      const { data, layout } = coloured(figure, "", palette);
-      const font = { color: palette.ink };
-      layout.hoverlabel = { ...layout.hoverlabel, bgcolor: palette.hover, font };
-      layout.template = {};
-      layout.uirevision = "kept";
-      return { data, layout };
-    });
-  },
-  theme: function () {
-    const dark = window.matchMedia("(prefers-color-scheme: dark)");
-    const name = () => (dark.matches ? "dark" : "light");
-    dark.onchange = () => window.dash_clientside.set_props("theme", { data: name() });
-    return name();
-  },
-  link: function (query) {
-    if (query) window.history.replaceState(null, "", window.location.pathname + query);
-    return window.location.href;
-  },
-} });
-"""
-
 
 def page(title: str) -> Dash:
     """An empty page in the style of the reports, which loads nothing from a network."""
@@ -85,26 +29,10 @@ def page(title: str) -> Dash:
         include_assets_files=False,
         suppress_callback_exceptions=True,
     )
-    app.index_string = f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-{{%metas%}}
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{%title%}}</title>
-<link rel="icon" href="data:,">
-{{%css%}}
-<style>{resource("page.css")}{_STYLE}</style>
-</head>
-<body>
-{{%app_entry%}}
-<footer style="display: none">
-{{%config%}}
-<script>{resource("shared.js")}{_SCRIPT}</script>
-{{%scripts%}}
-{{%renderer%}}
-</footer>
-</body>
-</html>"""
+    app.index_string = Template(resource("explore.html", "app")).substitute(
+        style=resource("page.css") + resource("explore.css", "app"),
+        script=resource("shared.js") + resource("explore.js", "app"),
+    )
     return app
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from importlib import resources
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from fastapi import FastAPI
@@ -86,12 +86,14 @@ def application(path: Path, hosts: list[str] | None = None) -> FastAPI:
     scripts = {
         "plotly.js": plotly_source(),
         "shared.js": resource("shared.js"),
-        "live.js": (resources.files("miniamp.app") / "live.js").read_text(encoding="utf-8"),
+        "live.js": resource("live.js", "app"),
     }
+    template = Template(resource("watch.html", "app"))
 
     @app.get("/")
     def page() -> HTMLResponse:
-        return HTMLResponse(_page(path.name), headers={"Content-Security-Policy": POLICY})
+        text = template.substitute(name=safe(path.name), style=resource("page.css"))
+        return HTMLResponse(text, headers={"Content-Security-Policy": POLICY})
 
     @app.get("/state")
     def state(token: str = "") -> dict[str, Any]:
@@ -107,36 +109,3 @@ def application(path: Path, hosts: list[str] | None = None) -> FastAPI:
         )
 
     return app
-
-
-def _page(name: str) -> str:
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{safe(name)}</title>
-<link rel="icon" href="data:,">
-<style>
-{resource("page.css")}
-.bar {{ display: flex; gap: .8rem; align-items: center; flex-wrap: wrap; }}
-.bar button {{ font: inherit; color: var(--ink); background: var(--card); cursor: pointer;
-  border: 1px solid var(--line); border-radius: 6px; padding: .3rem .8rem; }}
-.bar span {{ color: var(--muted); overflow-wrap: anywhere; }}
-</style>
-</head>
-<body>
-<main>
-<h1>{safe(name)}</h1>
-<div class="bar"><button id="pause" aria-pressed="false">Pause</button>
-<span id="status" role="status">looking ...</span></div>
-<div id="above"></div>
-<div id="cards" class="cards"></div>
-<div id="below"></div>
-</main>
-<script src="plotly.js"></script>
-<script src="shared.js"></script>
-<script src="live.js"></script>
-</body>
-</html>
-"""

@@ -31,21 +31,8 @@ Formulaic: TypeAlias = Any
 ONES = "Intercept"
 #: Functions that a formula may call. Others could run any code when a file with one is loaded.
 FUNCTIONS = (
-    *(
-        "C",
-        "I",
-        "bs",
-        "center",
-        "cr",
-        "cs",
-        "exp",
-        "exp10",
-        "log",
-        "log10",
-        "log2",
-        "poly",
-        "scale",
-    ),
+    *("C", "I", "bs", "center", "cr", "cs", "exp", "exp10", "log", "log10", "log2"),
+    *("poly", "scale"),
     *(f"contr.{name}" for name in ("treatment", "SAS", "sum", "helmert", "diff", "poly")),
     *(f"np.{name}" for name in ("abs", "exp", "log", "log1p", "log10", "sqrt", "square")),
 )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
+from string import Template
 from typing import cast
 
 import numpy as np
@@ -123,34 +124,17 @@ def _page(facts: Facts, drawn: list[Chart], title: str) -> str:
     cards = "\n".join(card(chart, i) for i, chart in enumerate(drawn))
     figures = json.dumps([plotly(chart) for chart in drawn], allow_nan=False)
     figures = figures.replace("</", r"<\/")  # nothing in it may end the script early
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{safe(title)}</title>
-<link rel="icon" href="data:,">
-<style>
-{resource("page.css")}</style>
-</head>
-<body>
-<main>
-<h1>{safe(title)}</h1>
-{above(facts)}
-<div class="cards">
-{cards}
-</div>
-{below(facts)}
-<footer>Written by miniamp {miniamp.__version__}. Works without a network.</footer>
-</main>
-<script type="application/json" id="figures">{figures}</script>
-<script>{plotly_source()}</script>
-<script>
-{resource("shared.js")}
-{resource("page.js")}</script>
-</body>
-</html>
-"""
+    return Template(resource("page.html")).substitute(
+        title=safe(title),
+        style=resource("page.css"),
+        above=above(facts),
+        cards=cards,
+        below=below(facts),
+        version=miniamp.__version__,
+        figures=figures,
+        plotly=plotly_source(),
+        script=resource("shared.js") + resource("page.js"),
+    )
 
 
 def above(facts: Facts) -> str:
@@ -184,9 +168,9 @@ def plotly_source() -> str:
     return str(get_plotlyjs())
 
 
-def resource(name: str) -> str:
-    """A style sheet or a script that pages have in common."""
-    return (resources.files("miniamp.report") / name).read_text(encoding="utf-8")
+def resource(name: str, folder: str = "report") -> str:
+    """A template, a style sheet or a script."""
+    return (resources.files(f"miniamp.{folder}") / name).read_text(encoding="utf-8")
 
 
 def _tiles(facts: Facts) -> str:
