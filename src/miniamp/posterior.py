@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import cached_property, partial
-from typing import NamedTuple, Protocol, Self
+from typing import ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -183,6 +183,8 @@ class Posterior:
 
     def with_prior(self, prior: Prior) -> Self:
         """What the same data say under another prior."""
+        if prior is self.prior:
+            return self
         return self._but(prior=checked_prior(prior, self.size))._beside()
 
     def gaussian(self) -> tuple[Array, Array]:
@@ -228,6 +230,14 @@ class Posterior:
     def _constants(self) -> dict[str, object]:
         names = ("prior", "size", "tilt", "memory", "remembered")
         return {name: getattr(self, name) for name in names}
+
+    #: Whether all that was seen is kept as an N x N matrix of sites of rows.
+    keeps_sites: ClassVar[bool] = False
+
+    @property
+    def remembers(self) -> bool:
+        """Whether anything is remembered beside the tilt."""
+        return self.remembered is not None
 
     @property
     def information(self) -> Information | None:

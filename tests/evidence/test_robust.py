@@ -296,3 +296,22 @@ def test_a_step_that_has_not_converged_and_widens_the_belief_is_a_conflict():
     wide = step.estimate._replace(var=20.0 * belief.var)
     assert robust._accepted(belief, step._replace(estimate=wide, solved=False)).health == np.inf
     assert robust._accepted(belief, step._replace(estimate=wide, solved=True)).health < np.inf
+
+
+@pytest.mark.parametrize("rows", [12, 40])
+def test_labels_on_an_information_matrix_equal_those_on_remembered_rows(rows):
+    """In the space of the rows and in that of the coefficients, two batches, to the tolerance."""
+    rng, N = np.random.default_rng(2), 20
+    x, prior = rng.normal(size=N), priors.Gaussian(var=1.0)
+    stacked, kept = Posterior(prior, N, memory=N), evidence.InformationPosterior(prior, N)
+    for _ in range(2):
+        Phi = rng.normal(size=(rows, N)) + 2.0 * rng.normal(size=(rows, 1))
+        y = np.sign(Phi @ x)
+        batch = evidence.RobustBatch(Phi, y, channels.Probit(var=1.0))
+        stacked, one = absorb(stacked, batch)
+        kept, other = absorb(kept, batch)
+        assert other.converged
+        assert np.allclose(kept.mean, stacked.mean, atol=1e-3)
+        assert np.allclose(kept.var, stacked.var, rtol=1e-3)
+        assert other.log_evidence == pytest.approx(one.log_evidence, abs=1e-2)
+        assert other.health == pytest.approx(one.health, rel=1e-2)

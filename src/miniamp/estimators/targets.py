@@ -6,15 +6,13 @@ import functools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
 from miniamp import channels
 from miniamp.absorb import absorb
-from miniamp.arrays import Array, Given
-from miniamp.channels.base import Channel
+from miniamp.arrays import Array
 from miniamp.designs import Design
 from miniamp.errors import ConflictError, ConflictWarning
 from miniamp.estimators.history import prior_of
@@ -32,6 +30,7 @@ from miniamp.evidence import (
 )
 from miniamp.evidence.auto import choose
 from miniamp.evidence.base import DrawnRows, project
+from miniamp.evidence.exact import ALWAYS, PER_ROW
 from miniamp.info import Adaptation, Info
 from miniamp.learning import Learn, Model, initial
 
@@ -41,6 +40,10 @@ QUIETEST = 1e-8
 #: A probit score is so many times smaller than the logistic one with nearly the same probabilities.
 PROBIT_TO_LOGIT = 1.7
 
+#: Labels of up to so many features keep all products of their rows, whatever solver="auto" finds of
+#: them: beyond, an iteration on 256 remembered rows beside 1000 new ones takes fewer operations.
+MOST_KEPT = 2048
+
 #: A first batch of several classes is solved again with the scale that its left-out rows show,
 #: until the prior changes by less than this.
 SAME_SCALE = 0.3
@@ -49,9 +52,6 @@ SAME_SCALE = 0.3
 #: regression after two rounds, and at 1.3 after four; image segments with 53 at 1.16 and 1.01), and
 #: those of classes that can be separated never have enough. Without, both were at 1.10 and 1.46.
 LEAST_SCALES, MOST_SCALES, ROWS_PER_SCALE = 2, 6, 7
-
-#: Makes evidence of rows, targets and a channel.
-Solver: TypeAlias = Callable[[Given, Given, Channel], AutoBatch]
 
 
 def absorbed(
@@ -67,11 +67,10 @@ def absorbed(
     products: dict[bytes, Array] = {}
 
     @functools.cache
-    def solver() -> Solver:
+    def chosen() -> SolverChoice:
         """The design is examined once for all targets, and only where that is needed."""
-        remembers = any(model.posterior.remembered is not None for model in models)
-        choice = choose(design, solver=settings.solver, remembers=remembers)
-        return functools.partial(AutoBatch, choice=choice)
+        remembers = any(model.posterior.remembers for model in models)
+        return choose(design, solver=settings.solver, remembers=remembers)
 
     learned, infos = [], []
     forget = rows.kept(settings.forget, settings.auto_forget)
@@ -82,7 +81,7 @@ def absorbed(
             if rows.weights is not None:
                 model = replace(model, channel=model.channel.weighted(rows.weights))
             try:
-                after, info = _one_target(model, settings, design, y, solver, forget, products)
+                after, info = _one_target(model, settings, design, y, chosen, forget, products)
             except np.linalg.LinAlgError:
                 if settings.on_conflict == "raise":
                     raise
@@ -97,7 +96,7 @@ def _one_target(
     settings: ModelSettings,
     design: Design,
     y: Array,
-    solver: Callable[[], Solver],
+    chosen: Callable[[], SolverChoice],
     forget: float,
     products: dict[bytes, Array],
 ) -> tuple[Model, Info]:
@@ -136,10 +135,13 @@ def _one_target(
         spread = max(model.spread, float(np.var(y)))
         new = Model(belief, channel, model.batches + varied, model.scale_known, 0.5 * known, spread)
         return new, info
+    solver = functools.partial(AutoBatch, choice=chosen())
+    if _keeps_sites(model, settings, design) and chosen().solver == "robust":
+        model = replace(model, posterior=InformationPosterior.of(model.posterior))
     if prior or noise:
-        learn = Learn(design, y, solver(), fixed=fixed, noise=noise)
+        learn = Learn(design, y, solver, fixed=fixed, noise=noise)
         return absorb(model, learn, stop, forget=forget, on_conflict=on_conflict)
-    rows = solver()(design, y, model.channel)
+    rows = solver(design, y, model.channel)
     belief, info = absorb(model.posterior, rows, stop, forget=forget, on_conflict=on_conflict)
     return Model(belief, model.channel, model.batches + varied), info
 
@@ -158,6 +160,18 @@ def _exact(model: Model, settings: ModelSettings, design: Design, y: Array) -> S
     if not settings.learn_noise and noise.min() < QUIETEST * float(np.mean(np.square(y))):
         return None
     return choose_exact(design, model.posterior, model.channel, memory=settings.memory)
+
+
+def _keeps_sites(model: Model, settings: ModelSettings, design: Design) -> bool:
+    """Whether labels that AMP is not right for are learned with an N x N matrix of their sites.
+
+    As in closed form that costs one factorisation of it, and those of the rows' M x M products.
+    """
+    belief, (rows, size) = model.posterior, design.shape
+    room = settings.memory is None or settings.memory >= size
+    few = size <= ALWAYS or (size <= MOST_KEPT and rows * PER_ROW >= size)
+    suits = belief.prior.is_gaussian and model.channel.gaussian_noise() is None
+    return suits and belief.memory > 0 and room and few
 
 
 def conflict(

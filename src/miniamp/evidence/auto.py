@@ -158,7 +158,7 @@ class AutoBatch(DrawnRows[Chosen]):
 
     def choice(self, belief: Posterior) -> SolverChoice:
         """The solver for these rows and this belief, and why."""
-        remembers = belief.remembered is not None
+        remembers = belief.remembers
         if remembers not in self._choices:
             made = choose(self.design, solver=self.solver, remembers=remembers)
             self._choices[remembers] = made

@@ -15,6 +15,7 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import Design, as_design
 from miniamp.evidence.linear import row_moments
+from miniamp.evidence.row_scores import scores_of
 from miniamp.info import Adaptation, Outlier, Stop
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt
@@ -261,6 +262,9 @@ def project(belief: Posterior, design: Design) -> tuple[Array, Array]:
     if belief.information is not None:
         found = belief.information.solution
         return design.times(found.mean), design.row_powers(found.root)
+    if belief.keeps_sites:
+        scores = scores_of(belief, design)
+        return scores.omega, scores.V
     if belief.remembered is not None:
         return row_moments(belief, design)
     where, narrow = design.used_columns()

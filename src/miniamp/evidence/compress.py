@@ -69,6 +69,17 @@ class StackSolution(NamedTuple):
     def log_det(self) -> float:
         return self.joint.log_det
 
+    @property
+    def scores(self) -> Array:
+        return self.stack.held.times(self.mean)
+
+    @property
+    def misfit(self) -> float:
+        seen, own = self.stack.remembered, self.sites.misfit(self.mean)
+        if seen is None:
+            return own
+        return own + float(np.sum(np.square(seen.targets - seen.rows @ self.mean)))
+
     def left_out(self) -> tuple[Array, Array]:
         """Mean and variance of each new row . x without the row itself, (M,) each."""
         stack, rows = self.stack, self.stack.rows

@@ -113,6 +113,14 @@ class DualSolution:
         return D * (linear + pull), D * rest, field
 
     @property
+    def scores(self) -> Array:
+        return self.design.times(self.mean)
+
+    @property
+    def misfit(self) -> float:
+        return self.sites.misfit(self.mean)
+
+    @property
     def mean(self) -> Array:
         return self._marginals[0]
 

@@ -52,6 +52,7 @@ class InformationPosterior(Posterior):
 
     products: Array
     linear: Array
+    keeps_sites = True
 
     def __init__(
         self,
@@ -102,6 +103,10 @@ class InformationPosterior(Posterior):
         rows = np.zeros((0, self.size)) if remembered is None else remembered.rows
         targets = np.zeros(0) if remembered is None else remembered.targets
         return self._but(products=rows.T @ rows, linear=targets @ rows)
+
+    @property
+    def remembers(self) -> bool:
+        return bool(self.products.any())
 
     @property
     def information(self) -> None:

@@ -129,6 +129,14 @@ class Solution(Marginals, Protocol):
     def log_det(self) -> float:
         """Of 1 + R D R', with R all rows in units of their noise: what they know of the sites."""
 
+    @property
+    def scores(self) -> Array:
+        """Mean of each new row . x, (M,)."""
+
+    @property
+    def misfit(self) -> float:
+        """Squared distances of the mean from the sites, and from all rows but the new ones."""
+
     def left_out(self) -> tuple[Array, Array]:
         """Mean and variance of each new row . x without the row itself, (M,) each."""
 
@@ -317,20 +325,18 @@ def tail_precision(belief: Posterior, field: Tilt) -> Array:
     return np.asarray(1.0 / np.maximum(var, TINY) - field.A)
 
 
-def log_mass(base: Posterior, sites: Sites, field: Tilt, volume: float, *, exact: bool) -> float:
-    """Log-integral of the prior, the tilt and rows exp(-|t - R x|^2/2), by expectation propagation.
+def log_mass(base: Posterior, sites: Sites, field: Tilt) -> float:
+    """What the log-integral gains where each coefficient replaces its site by its prior and tilt.
 
-    `volume` is log det(1 + R D R') + |t - R m|^2 + `sites.misfit(m)` at the mean m: minus twice the
-    integral with the sites, normalised. Each coefficient then replaces its site by its prior and
-    tilt under the field of the rows; where these are Gaussian (`exact`) that changes nothing, and
-    differences of large numbers are avoided.
+    Under the field of the rows, by expectation propagation. The normalised integral with the sites
+    is minus half of log det(1 + R D R') + |t - R m|^2 + `sites.misfit(m)` at the mean m: the
+    `volume` of all rows R with targets t. Where prior and tilt are Gaussian nothing is gained, and
+    who does not ask avoids a difference of large numbers.
     """
-    if exact:
-        return -0.5 * volume
     (L, gamma), total = sites[:2], base.tilt + field
     gaussians = np.log1p(field.A / L) + gamma**2 / L - (gamma + field.B) ** 2 / (L + field.A)
     each = base.prior.log_partition(total.A, total.B) + 0.5 * gaussians
-    return float(np.sum(each)) - 0.5 * volume
+    return float(np.sum(each))
 
 
 def sites_of(belief: Posterior) -> Sites:

@@ -39,6 +39,7 @@ from miniamp.evidence.linear import (
     moments_of,
     sites_of,
 )
+from miniamp.evidence.row_scores import Scored, scores_of
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt
 
@@ -145,24 +146,40 @@ class RobustBatch(DrawnRows[RobustState]):
 
     def start(self, belief: Posterior) -> tuple[Moments, RobustState]:
         check_columns(self.design, belief)
+        if belief.keeps_sites:
+            space = scores_of(belief, self.design)
+            # Iterations are on the rows alone: variances of coefficients are not asked for.
+            before = Moments(space.belief.centre, space.belief.site.var)
+            return self._started(before, space.omega, space.V, Sites(*belief.gaussian()))
         base, remembered = belief.remembering(None), belief.remembered
         sites = sites_of(base)
         exact, past = is_gaussian(base, sites), None
         if remembered is not None:
             past = known(belief, sites if exact else sites_of(belief))
         omega, V = moments_of(belief, self._rows(belief), past)
-        V = np.maximum(V, TINY)
-        left = min(1.0, belief.size / self.rows)  # of V, when so many rows have been seen
-        rows, fixed = first_sites(self.channel, self.y, omega, V, left)
-        g, curvature = self.channel.output(self.y, omega, V)
-        figure, unseen = health(g, curvature), blind(g, curvature, V)
         if remembered is not None and not exact:
             # Relative scales are the prior's and the tilt's, the rest is what these rows said.
             sites = match_in_common(base, remembered.field, sites)[1]
         volume = 0.0 if past is None else past.volume
-        return belief.moments, RobustState(
-            sites, rows, fixed, figure, exact=exact, past=volume, blind=unseen
-        )
+        return self._started(belief.moments, omega, V, sites, exact=exact, past=volume)
+
+    def _started(
+        self,
+        before: Moments,
+        omega: Array,
+        V: Array,
+        sites: Sites,
+        *,
+        exact: bool = True,
+        past: float = 0.0,
+    ) -> tuple[Moments, RobustState]:
+        """The first sites of rows that the belief predicts to be N(omega, V)."""
+        V = np.maximum(V, TINY)
+        left = min(1.0, self.design.shape[1] / self.rows)  # of V, when so many rows have been seen
+        rows, fixed = first_sites(self.channel, self.y, omega, V, left)
+        g, curvature = self.channel.output(self.y, omega, V)
+        figure, unseen = health(g, curvature), blind(g, curvature, V)
+        return before, RobustState(sites, rows, fixed, figure, exact=exact, past=past, blind=unseen)
 
     def refine(self, belief: Posterior, estimate: Moments, memory: RobustState) -> RobustStep:
         try:
@@ -182,24 +199,24 @@ class RobustBatch(DrawnRows[RobustState]):
         rows, and one solution for the remembered rows where there are any.
         """
         state, solution = step.memory, _solution(step.memory)
-        base, seen, m = belief.remembering(None), belief.remembered, solution.mean
-        z = self._rows(belief).times(m)
+        z = solution.scores
         precision, root = solution.rows.precision, np.sqrt(solution.rows.precision)
         target = solution.rows.linear / root
         omega, V = (z, WIDE / precision) if state.fixed else solution.left_out()
         spread, off = 1.0 + precision * V, np.square(target - root * omega)
         rows = self.channel.log_partition(self.y, omega, V) + 0.5 * (np.log(spread) + off / spread)
-        misfit = float(np.sum(np.square(target - root * z))) + solution.sites.misfit(m)
-        before = -0.5 * state.past if state.exact else base.log_partition()
-        if seen is not None:
-            misfit += float(np.sum(np.square(seen.targets - seen.rows @ m)))
-        if seen is not None and not state.exact:
+        volume = solution.log_det + float(np.sum(np.square(target - root * z))) + solution.misfit
+        mass = float(np.sum(rows)) + self._repeated() - 0.5 * volume
+        if state.exact:
+            return mass + 0.5 * state.past
+        base, seen, before = belief.remembering(None), belief.remembered, 0.0
+        if seen is None:
+            before = base.log_partition()
+        else:
             own = match_in_common(base, seen.field, sites_of(base))[1]
             joint = known(belief, own)
-            before = log_mass(base, own, joint.field, joint.volume, exact=False)
-        volume = solution.log_det + misfit
-        after = log_mass(base, solution.sites, solution.field, volume, exact=state.exact)
-        return float(np.sum(rows)) + self._repeated() + after - before
+            before = log_mass(base, own, joint.field) - 0.5 * joint.volume
+        return mass + log_mass(base, solution.sites, solution.field) - before
 
     def conclude(self, belief: Posterior, step: RobustStep) -> Posterior:
         return belief if step.memory.blind else _solution(step.memory).absorbed(belief)
@@ -215,6 +232,8 @@ class RobustBatch(DrawnRows[RobustState]):
         """The linear step of the rows under their sites."""
         if state.linear is not None:
             return state.linear.with_rows(state.rows)
+        if belief.keeps_sites:
+            return Scored(scores_of(belief, self.design), state.rows, state.sites)
         if self._dual(belief):
             return Dual(self.design, state.rows)
         return Stack(self._held, state.rows, belief.remembered)
@@ -339,8 +358,10 @@ def first_sites(
 
 def _accepted(belief: Posterior, step: RobustStep) -> RobustStep:
     """The step, in conflict where it has not converged and is wider than the belief before it."""
-    risen = np.mean(step.estimate.var) > RISEN * np.mean(belief.var)
-    return step._replace(health=np.inf) if risen and not step.solved else step
+    if step.solved:
+        return step
+    risen = np.mean(step.estimate.var) > RISEN * belief.mean_variance
+    return step._replace(health=np.inf) if risen else step
 
 
 def is_gaussian(base: Posterior, sites: Sites) -> bool:

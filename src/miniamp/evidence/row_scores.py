@@ -1,4 +1,4 @@
-"""The scores z = Phi x of a batch under a Gaussian belief, and what sites of its rows make of them.
+"""The scores z = Phi x of a batch under a belief that keeps all products of its rows.
 
 Up to N rows are solved in their own space, M x M, more of them in that of the coefficients, N x N.
 """
@@ -14,24 +14,12 @@ from scipy import linalg
 from miniamp.arrays import Array
 from miniamp.designs import Design
 from miniamp.evidence.information import InformationPosterior
-from miniamp.evidence.linear import ROUNDING, RowSites
-from miniamp.tilt import cholesky, log_det
+from miniamp.evidence.linear import ROUNDING, TINY, RowSites, Sites
+from miniamp.posterior import Posterior
+from miniamp.tilt import Tilt, cholesky, log_det
 
 #: Rows whose variances are computed at a time.
 BLOCK = 2048
-
-
-class RowScores(Protocol):
-    """The scores z = Phi x of a batch for one class: Gaussian, and what sites make of them."""
-
-    omega: Array  #: (M,) means
-    V: Array  #: (M,) variances
-
-    def under(self, precision: Array) -> TiedScores:
-        """The covariance of the scores under sites of these precisions, (M,)."""
-
-    def absorbed(self, sites: RowSites) -> InformationPosterior:
-        """The belief with the sites of all rows, (M,) each."""
 
 
 class TiedScores(Protocol):
@@ -45,23 +33,40 @@ class TiedScores(Protocol):
         """How means and pulls move when other pulls are wanted by `change`, (M,) each."""
 
 
-def scores_of(belief: InformationPosterior, design: Design) -> RowScores:
-    """The scores of these rows; of up to N rows they are kept, for who predicts and then learns."""
-    if design.shape[0] > belief.size:
-        return _ByColumns(belief, design.toarray())
-    kept: tuple[Design, _ByRows] | None = belief.__dict__.get("_space")
-    if kept is None or kept[0] is not design:
-        kept = design, _ByRows(belief, design.toarray())
-        belief.__dict__["_space"] = kept
-    return kept[1]
+class RowScores:
+    """The scores z = Phi x of a batch: Gaussian, and what sites of the rows make of them."""
 
-
-class _ByRows:
-    """Up to N rows: the covariance C of their scores, (M, M)."""
+    V: Array  #: (M,) variances
 
     def __init__(self, belief: InformationPosterior, rows: Array) -> None:
         self.belief, self.rows = belief, rows
-        self.omega = rows @ belief.centre
+        self.omega = rows @ belief.centre  #: (M,) means
+
+    def under(self, precision: Array) -> TiedScores:
+        """The covariance of the scores under sites of these precisions, (M,)."""
+        raise NotImplementedError
+
+    def absorbed(self, sites: RowSites) -> InformationPosterior:
+        """The belief with the sites of all rows, (M,) each."""
+        return self.belief.with_sites(self.rows, *sites)
+
+
+def scores_of(belief: Posterior, design: Design) -> RowScores:
+    """The scores of these rows; the latest are kept, for who predicts and then learns."""
+    own = InformationPosterior.of(belief)
+    kept: tuple[Design, RowScores] | None = own.__dict__.get("_space")
+    if kept is None or kept[0] is not design:
+        kind = _ByColumns if design.shape[0] > own.size else _ByRows
+        kept = design, kind(own, design.toarray())
+        own.__dict__["_space"] = kept
+    return kept[1]
+
+
+class _ByRows(RowScores):
+    """Up to N rows: the covariance C of their scores, (M, M)."""
+
+    def __init__(self, belief: InformationPosterior, rows: Array) -> None:
+        super().__init__(belief, rows)
         # (N, M); the columns of a C-ordered array of rows are in the order that LAPACK wants.
         self.root = linalg.solve_triangular(belief.lower, rows.T, lower=True, check_finite=False)
         self.V = np.einsum("ij,ij->j", self.root, self.root)
@@ -72,16 +77,13 @@ class _ByRows:
         return np.asarray(linalg.blas.dsyrk(1.0, self.root, trans=1, lower=1))
 
     def under(self, precision: Array) -> _TiedRows:
-        return _TiedRows(self, precision)
-
-    def absorbed(self, sites: RowSites) -> InformationPosterior:
-        return self.belief.with_sites(self.rows, *sites)
+        return _TiedRows(self.covariance, precision)
 
 
 class _TiedRows:
-    def __init__(self, space: _ByRows, precision: Array) -> None:
+    def __init__(self, covariance: Array, precision: Array) -> None:
         root = np.sqrt(precision)
-        K = space.covariance * root
+        K = covariance * root
         K *= root[:, None]
         K.T.flat[:: len(K) + 1] += 1.0
         lower = cholesky(K)
@@ -98,19 +100,15 @@ class _TiedRows:
         return shift, change - self.precision * shift
 
 
-class _ByColumns:
+class _ByColumns(RowScores):
     """More rows than coefficients: the coefficients themselves, (N, N)."""
 
     def __init__(self, belief: InformationPosterior, rows: Array) -> None:
-        self.belief, self.rows = belief, rows
-        self.omega = rows @ belief.centre
+        super().__init__(belief, rows)
         self.V = _row_variances(belief.lower, rows)
 
     def under(self, precision: Array) -> _TiedColumns:
         return _TiedColumns(self, precision)
-
-    def absorbed(self, sites: RowSites) -> InformationPosterior:
-        return self.belief.with_sites(self.rows, *sites)
 
 
 class _TiedColumns:
@@ -135,3 +133,50 @@ def _row_variances(lower: Array, rows: Array) -> Array:
         root = linalg.solve_triangular(lower, rows[part].T, lower=True, check_finite=False)
         out[part] = np.einsum("ij,ij->j", root, root)
     return out
+
+
+class Scored:
+    """The linear step of rows on such a belief: `linear.Linear`, and the `Solution` of its sites.
+
+    The Gaussians of the coefficients are the belief itself, and stay.
+    """
+
+    def __init__(self, space: RowScores, rows: RowSites, sites: Sites) -> None:
+        self.space, self.rows, self.sites = space, rows, sites
+        self._tied = space.under(rows.precision)
+        self.log_det = self._tied.log_det
+        shift, pull = self._tied.moved(rows.linear - rows.precision * space.omega)
+        self.scores = space.omega + shift
+        self.misfit = float(pull @ shift)
+
+    def with_rows(self, rows: RowSites) -> Scored:
+        return self if rows is self.rows else Scored(self.space, rows, self.sites)
+
+    def in_common(self, sites: Sites) -> Scored:
+        return self
+
+    def at(self, sites: Sites) -> Scored:
+        return self
+
+    def left_out(self) -> tuple[Array, Array]:
+        var, rest = self._tied.var, self._tied.rest
+        return (self.scores - var * self.rows.linear) / rest, np.maximum(var / rest, TINY)
+
+    @cached_property
+    def _belief(self) -> InformationPosterior:
+        return self.space.absorbed(self.rows)
+
+    def absorbed(self, belief: Posterior) -> Posterior:
+        return self._belief
+
+    @property
+    def mean(self) -> Array:
+        return self._belief.moments.mean
+
+    @property
+    def var(self) -> Array:
+        return self._belief.moments.var
+
+    @property
+    def field(self) -> Tilt:
+        return self._belief.total
