@@ -9,9 +9,10 @@ from scipy import linalg
 
 from miniamp.arrays import Array
 from miniamp.designs import Design
-from miniamp.evidence.linear import ROUNDING, TINY, RowSites, Sites
+from miniamp.evidence.linear import RowSites, Sites
+from miniamp.evidence.row_scores import OnRows, TiedRows
 from miniamp.posterior import Posterior
-from miniamp.tilt import Tilt, cholesky, log_det
+from miniamp.tilt import Tilt
 
 
 class Dual:
@@ -42,7 +43,7 @@ class Dual:
         self.design, self.rows = design, rows
         #: What is known for the latest sites: their precision, Phi D Phi', Phi D linear.
         self._prepared: tuple[Sites, Array, Array] | None = None
-        self._solved: tuple[Sites, DualSolution] | None = None
+        self._solved: DualSolution | None = None
 
     def with_rows(self, rows: RowSites) -> Dual:
         """The same rows under other sites of their own."""
@@ -58,43 +59,23 @@ class Dual:
 
     def at(self, sites: Sites) -> DualSolution:
         """The Gaussian under these sites; the latest answer is kept."""
-        if self._solved is None or self._solved[0] is not sites:
+        if self._solved is None or self._solved.sites is not sites:
             if self._prepared is None or self._prepared[0] is not sites:
                 D = 1.0 / sites.precision
-                self._prepared = sites, self.design.gram(D), self.design.times(D * sites.linear)
-            self._solved = sites, DualSolution(self.design, self.rows, *self._prepared)
-        return self._solved[1]
+                self._prepared = sites, self.design.gram(D).T, self.design.times(D * sites.linear)
+            self._solved = DualSolution(self.design, self.rows, *self._prepared)
+        return self._solved
 
 
-class DualSolution:
+class DualSolution(OnRows):
     """The Gaussian of a `Dual`; what is asked of single coefficients is computed when asked."""
 
     def __init__(
         self, design: Design, rows: RowSites, sites: Sites, S: Array, start: Array
     ) -> None:
-        self.design, self.rows, self.sites, self.start = design, rows, sites, start
-        self._root = np.sqrt(rows.precision)
-        K = self._root[:, None] * S
-        K *= self._root
-        K[np.diag_indices_from(K)] += 1.0
-        self._lower = cholesky(K)
-        self.log_det = log_det(self._lower)
-        #: K^-1 (t - Phi D linear), in units of the rows' noise
-        off = rows.linear / self._root - self._root * start
-        self._g = linalg.cho_solve((self._lower, True), off, check_finite=False)
-
-    @cached_property
-    def _inverse(self) -> Array:
-        """K^-1, its lower triangle, in the place of the factor, which is not needed again."""
-        lower, self._lower = self._lower, np.empty((0, 0))
-        return np.asarray(linalg.lapack.dpotri(lower, lower=1, overwrite_c=1)[0])
-
-    def left_out(self) -> tuple[Array, Array]:
-        """Mean and variance of each row . x without the row itself, (M,) each; see `Joint`."""
-        k = np.diagonal(self._inverse)
-        V = np.maximum(1.0 / k - 1.0, ROUNDING)
-        omega = (self.rows.linear / self._root - self._g / k) / self._root
-        return omega, np.maximum(V / self.rows.precision, TINY)
+        self._tied = TiedRows(S, rows.precision)
+        super().__init__(self._tied, start, rows, sites)
+        self.design = design
 
     def absorbed(self, belief: Posterior) -> Posterior:
         """The belief tilted by what the rows say; it remembers none of them."""
@@ -104,21 +85,14 @@ class DualSolution:
     def _marginals(self) -> tuple[Array, Array, Tilt]:
         """Mean, variance and field, without a difference of nearly equal numbers; see `solve`."""
         D, linear = 1.0 / self.sites.precision, self.sites.linear
-        weighted = self._inverse.T * self._root[:, None]
-        weighted *= self._root
-        q = self.design.column_variances(weighted.T)
+        weighted = linalg.lapack.dlauum(self._tied.inverse, lower=1)[0]
+        weighted *= self._tied.root
+        weighted *= self._tied.root[:, None]
+        q = self.design.column_variances(weighted)
         rest = np.maximum(1.0 - D * q, np.finfo(np.float64).eps)
-        pull = self.design.transposed_times(self._root * self._g)
+        pull = self.design.transposed_times(self.pull)
         field = Tilt(q / rest, (pull + D * q * linear) / rest)
         return D * (linear + pull), D * rest, field
-
-    @property
-    def scores(self) -> Array:
-        return self.design.times(self.mean)
-
-    @property
-    def misfit(self) -> float:
-        return self.sites.misfit(self.mean)
 
     @property
     def mean(self) -> Array:

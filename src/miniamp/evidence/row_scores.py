@@ -76,28 +76,31 @@ class _ByRows(RowScores):
         """C, of which the lower triangle is filled."""
         return np.asarray(linalg.blas.dsyrk(1.0, self.root, trans=1, lower=1))
 
-    def under(self, precision: Array) -> _TiedRows:
-        return _TiedRows(self.covariance, precision)
+    def under(self, precision: Array) -> TiedRows:
+        return TiedRows(self.covariance, precision)
 
 
-class _TiedRows:
+class TiedRows:
+    """Scores of covariance C (M, M) under sites: its lower triangle is read, in Fortran order."""
+
     def __init__(self, covariance: Array, precision: Array) -> None:
         root = np.sqrt(precision)
         K = covariance * root
         K *= root[:, None]
         K.T.flat[:: len(K) + 1] += 1.0
         lower = cholesky(K)
-        self.log_det = log_det(lower)
+        del K
+        self.log_det, self.root = log_det(lower), root
         # (C^-1 + T)^-1 = T^-1/2 (1 - K^-1) T^-1/2, of which the diagonal and products are needed.
-        inverse, _ = linalg.lapack.dtrtri(lower, lower=1)
-        self.rest = np.einsum("ij,ij->j", inverse, inverse)
-        self.lower, self.root, self.precision = lower, root, precision
+        self.inverse = linalg.lapack.dtrtri(lower, lower=1, overwrite_c=1)[0]
+        self.rest = np.einsum("ij,ij->j", self.inverse, self.inverse)
         self.var = (1.0 - self.rest) / precision
 
     def moved(self, change: Array) -> tuple[Array, Array]:
         own = change / self.root
-        shift = (own - linalg.lapack.dpotrs(self.lower, own, lower=1)[0]) / self.root
-        return shift, change - self.precision * shift
+        half = linalg.blas.dtrmv(self.inverse, own, lower=1)
+        solved = linalg.blas.dtrmv(self.inverse, half, lower=1, trans=1, overwrite_x=1)
+        return (own - solved) / self.root, self.root * solved
 
 
 class _ByColumns(RowScores):
@@ -135,19 +138,31 @@ def _row_variances(lower: Array, rows: Array) -> Array:
     return out
 
 
-class Scored:
-    """The linear step of rows on such a belief: `linear.Linear`, and the `Solution` of its sites.
+class OnRows:
+    """What rows and their sites make of scores: a `linear.Solution` without the marginals."""
+
+    def __init__(self, tied: TiedScores, omega: Array, rows: RowSites, sites: Sites) -> None:
+        self.tied, self.rows, self.sites = tied, rows, sites
+        self.log_det = tied.log_det
+        shift, self.pull = tied.moved(rows.linear - rows.precision * omega)
+        self.scores, self.misfit = omega + shift, float(self.pull @ shift)
+
+    def left_out(self) -> tuple[Array, Array]:
+        """Mean and variance of each row . x without the row itself, (M,) each."""
+        (precision, linear), rest = self.rows, self.tied.rest
+        V = np.maximum(self.tied.var / rest, ROUNDING / precision)
+        return (linear - self.pull / rest) / precision, np.maximum(V, TINY)
+
+
+class Scored(OnRows):
+    """The linear step of rows on a belief that keeps all sites, and its solution in one.
 
     The Gaussians of the coefficients are the belief itself, and stay.
     """
 
     def __init__(self, space: RowScores, rows: RowSites, sites: Sites) -> None:
-        self.space, self.rows, self.sites = space, rows, sites
-        self._tied = space.under(rows.precision)
-        self.log_det = self._tied.log_det
-        shift, pull = self._tied.moved(rows.linear - rows.precision * space.omega)
-        self.scores = space.omega + shift
-        self.misfit = float(pull @ shift)
+        super().__init__(space.under(rows.precision), space.omega, rows, sites)
+        self.space = space
 
     def with_rows(self, rows: RowSites) -> Scored:
         return self if rows is self.rows else Scored(self.space, rows, self.sites)
@@ -157,10 +172,6 @@ class Scored:
 
     def at(self, sites: Sites) -> Scored:
         return self
-
-    def left_out(self) -> tuple[Array, Array]:
-        var, rest = self._tied.var, self._tied.rest
-        return (self.scores - var * self.rows.linear) / rest, np.maximum(var / rest, TINY)
 
     @cached_property
     def _belief(self) -> InformationPosterior:
