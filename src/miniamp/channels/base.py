@@ -216,3 +216,17 @@ class NoisyChannel(Channel):
 
     def with_noise(self, var: float) -> Self:
         return self.replaced(var=var)
+
+
+def checked_counts(y: Given) -> Array:
+    """Counts as float64; negative and broken ones refused by name."""
+    counts = checks.numeric("y", y)
+    unknown = counts[(counts < 0.0) | (counts != np.floor(counts))]
+    if unknown.size:
+        raise checks.refuse(
+            "y",
+            f"the count {unknown.flat[0]:g}",
+            "whole numbers >= 0",
+            "give rates per unit as counts, with an exposure",
+        )
+    return counts

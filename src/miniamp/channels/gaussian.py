@@ -111,10 +111,11 @@ class Gaussian(NoisyChannel):
     def responses(
         self, true: Channel, mse: float, variance: float, power: float, excess: float
     ) -> tuple[float, float, float] | None:
-        if not isinstance(true, Gaussian):
+        noise = true.gaussian_noise()
+        if noise is None:
             return None
         curvature = float(1.0 / self._total(variance))
-        return curvature, float(true._total(mse)) * curvature**2, curvature
+        return curvature, float(noise + mse) * curvature**2, curvature
 
 
 class WeightedGaussian(Gaussian):

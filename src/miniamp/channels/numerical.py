@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.channels.base import Channel
-from miniamp.channels.poisson import checked_counts
+from miniamp.channels.base import Channel, checked_counts
 from miniamp.errors import InvalidTypeError
 from miniamp.numerics.averages import local, moments
 

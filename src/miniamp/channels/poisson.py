@@ -11,6 +11,7 @@ from scipy.special import expit, gammaln
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.channels.base import checked_counts
 from miniamp.channels.smooth import Smooth
 from miniamp.numerics.averages import V_FLOOR, tilted
 
@@ -151,20 +152,6 @@ class Poisson(Smooth):
     def fisher(self) -> Array:
         slope = 1.0 if self.link == "exp" else 0.25 / np.log(2.0)
         return np.asarray(self.exposure * slope)
-
-
-def checked_counts(y: Given) -> Array:
-    """Counts as float64; negative and broken ones refused by name."""
-    counts = checks.numeric("y", y)
-    unknown = counts[(counts < 0.0) | (counts != np.floor(counts))]
-    if unknown.size:
-        raise checks.refuse(
-            "y",
-            f"the count {unknown.flat[0]:g}",
-            "whole numbers >= 0",
-            "give rates per unit as counts, with an exposure",
-        )
-    return counts
 
 
 def _softplus(z: ArrayOrFloat) -> Array:

@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
+from miniamp import priors
 from miniamp.learning import Model
 
 if TYPE_CHECKING:
     from miniamp.estimators.history import Entry
     from miniamp.estimators.settings import ModelSettings
 
-#: The priors that prior="auto" chooses among.
-PRIORS = ("gaussian", "laplace", "sparse")
+#: The priors that prior="auto" chooses among, the simplest first.
+PRIORS = tuple(
+    sorted(
+        (name for name, kind in priors.by_name().items() if kind.candidate),
+        key=lambda name: (name != priors.Gaussian.name, name),
+    )
+)
 #: The first is used unless another is better by this many nats: the sparse one may become Gaussian
 #: by its one parameter more, and is then as good on the rows that it was fitted to, but slower.
 SIMPLER = 1.0

@@ -147,6 +147,9 @@ class ScalarPrior(BasePrior):
     All methods are elementwise and broadcast A, B and the hyper-parameters against each other.
     """
 
+    #: Whether prior="auto" chooses among this prior and others.
+    candidate: ClassVar[bool] = False
+
     def components(self) -> Components | None:
         """This prior as a finite mixture of Gaussians and points, None where it is not one.
 

@@ -96,6 +96,7 @@ class GaussBernoulli(SpikeAndSlab):
     """
 
     name = "sparse"
+    candidate = True
     slab = Gaussian
 
     def components(self) -> Components:

@@ -35,6 +35,7 @@ class Gaussian(MeanAndVariance):
     """
 
     name = "gaussian"
+    candidate = True
 
     def rescaled(self, factor: float, fixed: Collection[str] = ()) -> Self:
         mean = self.mean if "mean" in fixed else self.mean * factor

@@ -39,6 +39,7 @@ class Laplace(ScalarPrior):
 
     names = ("scale",)
     name = "laplace"
+    candidate = True
     widths: ClassVar[dict[str, int]] = {"scale": 1}
 
     def __init__(self, scale: Given = 1.0) -> None:
