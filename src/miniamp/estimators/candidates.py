@@ -14,12 +14,11 @@ if TYPE_CHECKING:
     from miniamp.estimators.history import Entry
     from miniamp.estimators.settings import ModelSettings
 
+_named: dict[str, type[priors.ScalarPrior]] = priors.by_name()
 #: The priors that prior="auto" chooses among, the simplest first.
-PRIORS = tuple(
-    sorted(
-        (name for name, kind in priors.by_name().items() if kind.candidate),
-        key=lambda name: (name != priors.Gaussian.name, name),
-    )
+PRIORS = sorted(
+    (name for name, kind in _named.items() if kind.candidate),
+    key=lambda name: (name != priors.Gaussian.name, name),
 )
 #: The first is used unless another is better by this many nats: the sparse one may become Gaussian
 #: by its one parameter more, and is then as good on the rows that it was fitted to, but slower.
@@ -63,7 +62,7 @@ class Candidate(NamedTuple):
 
 def first(settings: ModelSettings) -> list[Candidate]:
     """All candidates before any row, the one of `settings` first, without models."""
-    names = PRIORS if settings.auto_prior else (settings.prior_name,)
+    names = PRIORS if settings.auto_prior else [settings.prior_name]
     forget = 1.0 if settings.auto_forget else settings.forget
     start = [Candidate(name, forget, -SIMPLER * (k > 0)) for k, name in enumerate(names)]
     return ranked(start, settings) if settings.auto_forget else start
