@@ -303,3 +303,16 @@ def test_batches_that_waited_are_explained():
     (batch,) = [choice for choice in choices(made) if choice.what == "batch"]
     assert batch.chosen == "40 rows"
     assert "wait until there are 32" in batch.why
+
+
+def test_a_clustering_of_one_batch_shows_no_noise_by_batch_and_centres_side_by_side(tmp_path):
+    """Years beside litres: centres are drawn in standard deviations of each feature."""
+    rng = np.random.default_rng(0)
+    X = np.repeat([[1999.0, 2.0], [2008.0, 5.0]], 60, axis=0) + 0.3 * rng.normal(size=(120, 2))
+    model = MiniAMPClusterer(2, random_state=0).fit(X)
+    drawn = {chart.title: chart for chart in charts(Facts.of(model))}
+    assert set(drawn) == {"Clusters", "Centres"}
+    assert max(np.abs(series.x).max() for series in drawn["Centres"].series) < 2.0
+    text = write_report(model, tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "All clusters are separate" in text
+    assert "1999.0 ±" in model.summary_text()

@@ -121,7 +121,7 @@ def _by_name(given: list[Any], y: Any, names: Names) -> tuple[NDArray[np.float64
     columns = names.columns
     wanted = set(columns)
     targets = []
-    for i, record in enumerate(given):
+    for i, record in enumerate(given, 1):
         if not isinstance(record, dict):
             raise InvalidInputError(f"row {i}", _kind(record), "a record like the first row", "")
         extra = set(record) - wanted - {names.target}
@@ -143,14 +143,18 @@ def _encoded(
 ) -> NDArray[np.float64]:
     """Records as features: categories by the vocabulary that the model has learned."""
     records = [dict(zip(columns, row, strict=True)) for row in rows]
-    for i, record in enumerate(records):
+    for i, record in enumerate(records, 1):
         for name, value in record.items():
             if not isinstance(value, str | int | float):
                 raise InvalidInputError(
-                    f"row {i}, {name!r:.60}", _kind(value), "a value", "fill it"
+                    f"row {i}, column {name!r:.60}", _kind(value), "a value", "fill it"
                 )
-    stream = open_stream(records, None, len(rows), resume={**reading, "position": 0})
-    X = np.asarray(next(iter(stream)).X, dtype=np.float64)
+    try:
+        stream = open_stream(records, None, len(rows), resume={**reading, "position": 0})
+        X = np.asarray(next(iter(stream)).X, dtype=np.float64)
+    except InvalidInputError as error:
+        place = error.argument.rpartition("row ")[1:]
+        raise InvalidInputError("".join(place), error.received, error.expected, "fix it") from None
     if len(X) != len(rows):
         raise InvalidInputError("X", "rows with missing values", "values", "fill them")
     return _finite("X", X)

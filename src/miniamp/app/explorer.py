@@ -186,7 +186,8 @@ def words(question: Question, done: dict[str, str]) -> list[Any]:
             if alpha is not None:
                 count = f"{int(np.ceil(alpha * question.features - 1e-9)):,}"
             rows.append(html.Tr([html.Td(name), html.Td(count, className="number")]))
-        head = html.Tr([html.Th("rows needed"), html.Th(f"N = {question.features:,}")])
+        number = html.Th(f"N = {question.features:,}", className="number")
+        head = html.Tr([html.Th("with"), number])
         parts.append(html.Table([head, *rows], id="needed"))
     if "plan" in done and (plan := asked.planned(question)) is not None:
         parts.append(html.P(plan.advice(), className="words", id="advice"))

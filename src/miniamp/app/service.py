@@ -35,7 +35,7 @@ from miniamp.app.bodies import (
     parsed,
 )
 from miniamp.app.learner import BusyError, Learner, ReusedError
-from miniamp.errors import ConflictError, InvalidInputError, MiniampError
+from miniamp.errors import ConflictError, InvalidInputError, MiniampError, typed
 from miniamp.estimators.describe import nameless
 
 #: Status of an error, most special first.
@@ -246,7 +246,7 @@ async def _refusal(_: Request, error: Exception) -> Response:
         return JSONResponse({"error": {"message": "nothing learned yet; POST /learn first"}}, 409)
     status = next((code for kind, code in STATUS if isinstance(error, kind)), 422)
     fields = {
-        name: getattr(error, name)
+        name: typed(getattr(error, name), "python")
         for name in ("argument", "received", "expected", "remedy")
         if hasattr(error, name)
     }

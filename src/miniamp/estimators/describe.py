@@ -17,7 +17,7 @@ from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.errors import InvalidInputError, MissingExtraError
 from miniamp.estimators.history import Entry
-from miniamp.estimators.summary import Summary
+from miniamp.estimators.summary import Summary, shown
 from miniamp.estimators.uncertainty import JointPosterior, joint
 
 if TYPE_CHECKING:
@@ -297,7 +297,7 @@ def _facts(estimator: _Predictor, state: FitState) -> dict[str, str]:
     if several:
         facts["classes" if hasattr(estimator, "classes_") else "targets"] = f"{state.targets:,}"
     elif last.get("noise_var") is not None and not hasattr(estimator, "classes_"):
-        facts["noise (std)"] = f"{np.sqrt(last['noise_var']):.4g}"
+        facts["noise (std)"] = shown(np.sqrt(last["noise_var"]))
     if error is None:
         facts["errors on unseen rows"] = "unknown: a single batch"
     elif hasattr(estimator, "classes_"):
@@ -309,7 +309,7 @@ def _facts(estimator: _Predictor, state: FitState) -> dict[str, str]:
         r2 = state.tally.r2
         facts["R2, unseen rows"] = "unknown" if r2 is None else f"{r2:.4f}"
         if not several:  # targets have units of their own
-            facts["RMSE, unseen rows"] = f"{np.sqrt(error):.4g}"
+            facts["RMSE, unseen rows"] = shown(np.sqrt(error))
         inside = mean_over_rows(history, "coverage")
         if inside is not None:
             facts["in 90 % intervals"] = f"{inside:.1%}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -126,12 +127,28 @@ class Summary:
         if not isinstance(value, float):
             return _short(str(value))
         if name in self.spread:
-            return f"{value:.3g} ± {self.spread[name][i]:.1g}"
+            std = self.spread[name][i]
+            text = f"{value:.3g}"
+            if abs(value) >= 1000.0:  # to the digit that is uncertain
+                text = f"{value:.{max(0, -math.floor(math.log10(std))) if std > 0.0 else 0}f}"
+            return f"{text} ± {std:.1g}"
         if name in ("p_positive", "inclusion"):
             return "" if np.isnan(value) else f"{value:.3f}"
         if name == "share":
             return f"{value:.1%}"
-        return "" if np.isnan(value) else f"{value:.2g}" if name == "std" else f"{value:.4g}"
+        return "" if np.isnan(value) else shown(value, 2 if name == "std" else 4)
+
+
+def shown(value: float, digits: int = 4) -> str:
+    """A number with so many digits, without a power of ten below ten million.
+
+    Examples
+    --------
+    >>> shown(22354.4), shown(0.012345), shown(-3.2e9)
+    ('22,354', '0.01235', '-3.2e+09')
+    """
+    text = f"{value:.{digits}g}"
+    return f"{value:,.0f}" if "e+0" in text and abs(value) < 1e7 else text
 
 
 def _short(text: str) -> str:

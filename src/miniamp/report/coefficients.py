@@ -65,41 +65,59 @@ def coefficients(facts: Facts, most: int = MOST_FEATURES) -> Chart:
     that of the smallest unit hides all others.
     """
     shown = strongest(facts, most)
-    scale = facts.units[1, shown] if facts.units.size else np.ones(len(shown))
+    clusters = facts.task == "clustering"
+    mean, std = facts.mean[:, shown], facts.std[:, shown]
+    centre, scale = _units(facts)[:, shown] if clusters else (0.0, facts.units[1, shown])
     known = scale[scale > 0.0]
-    alike = len(known) == 0 or known.max() <= SAME_UNITS * known.min()
-    scale = np.ones(len(shown)) if alike else scale
+    widest = np.ptp(mean) if clusters else known.max(initial=0.0)
+    alike = len(known) == 0 or widest <= SAME_UNITS * known.min()
+    if not alike and clusters:
+        known = np.where(scale > 0.0, scale, 1.0)
+        mean, std = (mean - centre) / known, std / known
+    elif not alike:
+        mean, std = scale * mean, scale * std
     names = [facts.features[i] for i in shown]
     groups = facts.groups[:MOST_GROUPS]
     places = np.arange(len(shown), dtype=float)
     series = [
         Series(
             name,
-            scale * facts.mean[k, shown],
+            mean[k],
             places + 0.6 * (k - 0.5 * (len(groups) - 1)) / len(groups),
             joined=False,
-            error_x=NINETY_PERCENT * scale * facts.std[k, shown],
+            error_x=NINETY_PERCENT * std[k],
             texts=names,
             hover="%{text}: %{x:.4g} ± %{error_x.array:.2g}",
         )
         for k, name in enumerate(groups)
     ]
     words = "Posterior means with intervals that contain the truth with probability 90 %"
-    words += "." if alike else ", per standard deviation of the feature, since units differ."
+    title, per = "value", ", less the mean of all samples and in standard deviations of the feature"
+    if not clusters:
+        title, per = "coefficient, 90 % interval", ", per standard deviation of the feature"
+    if not alike:
+        title = "standard deviations from the mean" if clusters else "per standard deviation"
+    words += "." if alike else f"{per}, since units differ."
     if len(shown) < len(facts.features):
         words += f" The {len(shown)} most certain of {len(facts.features):,}, most certain first."
     if len(groups) < len(facts.groups):
         words += f" The first {len(groups)} of {len(facts.groups)}."
-    clusters, per = facts.task == "clustering", "" if alike else " per standard deviation"
     return Chart(
         "Centres" if clusters else "Coefficients",
         words,
-        Axis("value" if clusters else f"coefficient{per}, 90 % interval", zero=True),
+        Axis(title, zero=True),
         Axis("", labels=names, range=(len(shown) - 0.4, -0.6)),
         series,
         wide=len(shown) > 16,
         height=max(LEAST_HEIGHT, 110 + max(1, len(shown)) * max(20, 8 * len(groups))),
     )
+
+
+def _units(facts: Facts) -> Array:
+    """Mean and standard deviation of each feature over all samples of a clustering, (2, N)."""
+    centre = facts.weights @ facts.mean
+    between = facts.weights @ np.square(facts.mean - centre)
+    return np.stack([centre, np.sqrt(between + facts.noise)])
 
 
 def strongest(facts: Facts, most: int) -> NDArray[np.int64]:

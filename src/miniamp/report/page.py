@@ -18,6 +18,7 @@ from miniamp import checks
 from miniamp.arrays import Given
 from miniamp.estimators.describe import latest, mean_over_rows
 from miniamp.estimators.summary import TITLES
+from miniamp.estimators.summary import shown as number
 from miniamp.report.chart import PAGE, Chart, NothingToDrawError
 from miniamp.report.choices import choices
 from miniamp.report.coefficients import overlapping
@@ -179,7 +180,7 @@ def _tiles(facts: Facts) -> str:
         tiles += [("features", f"{len(facts.features):,}")]
         if facts.task == "regression" and facts.has("noise_var"):
             noise = np.sqrt(facts.column("noise_var")[-1])
-            tiles += [("noise, standard deviation", f"{noise:.4g}")]
+            tiles += [("noise, standard deviation", number(noise))]
     if facts.task == "clustering":
         tiles += [("clusters", f"{len(facts.groups)}")]
         tiles += [("noise, standard deviation", f"{np.sqrt(np.mean(facts.noise)):.4g}")]
@@ -206,7 +207,7 @@ def _errors(facts: Facts) -> list[tuple[str, str]]:
 
     def shown(value: float | None) -> str:
         value = np.nan if value is None else value
-        return f"{np.sqrt(value):.4g}" if numbers else f"{value:.1%}"
+        return number(np.sqrt(value)) if numbers else f"{value:.1%}"
 
     tiles = [
         (f"{name}, all unseen rows", shown(every)),
@@ -230,7 +231,7 @@ def _verdict(facts: Facts) -> str:
     well = ("No problems found", "The observed errors are what the model predicted, up to chance.")
     if facts.task == "clustering":
         well = ("All clusters are separate", "No two centres are close compared with the noise.")
-    if facts.single and not found:
+    if facts.single and facts.task != "clustering" and not found:
         well = (
             "A single batch",
             "No row was predicted before it was learned from: use smaller batches to see errors.",
@@ -368,6 +369,6 @@ def _cell(value: object) -> str:
         text = "" if value is None else str(value)
         return f"<td>{safe({'True': 'yes', 'False': 'no'}.get(text, text))}</td>"
     if isinstance(value, float):
-        text = "" if np.isnan(value) else f"{value:.4g}"
+        text = "" if np.isnan(value) else number(value)
         return f'<td{NUMBER} data-value="{value!r}">{text}</td>'
     return f"<td{NUMBER}>{safe(str(value))}</td>"

@@ -79,6 +79,8 @@ def plot_error(estimator: object, ax: Axes | None = None, forecast: Given = None
 def error(facts: Facts) -> Chart:
     """The prediction error per batch, beside what was expected."""
     if facts.task == "clustering":
+        if facts.single:  # a tile has the number
+            raise SINGLE
         drawn = [Series("around the centres", facts.rows, facts.column("noise"))]
         x, y, title = "samples seen", "noise variance", "Noise by batch"
     else:
@@ -236,7 +238,7 @@ def variance(facts: Facts) -> Chart:
             "a fitted MiniAMPRegressor or MiniAMPClassifier",
             "use plot_health for a clusterer",
         )
-    words = "Mean posterior variance of a coefficient, in standardised units. " + (
+    words = "Mean posterior variance of the coefficients of standardised features. " + (
         "Theory predicts it for independent features."
         if len(drawn) > 1
         else "Theory is not drawn: it applies to independent features and the AMP solver."
