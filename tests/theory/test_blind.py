@@ -49,6 +49,28 @@ def test_the_table_near_no_knowledge_by_brute_force():
     assert float(output.delta(1.0)) == 0.0
 
 
+def test_the_table_of_magnitudes_by_brute_force():
+    """y = |z| + noise: P(y) and its slope given omega are two folded Gaussians each."""
+    noise = 1.0
+    channel = channels.Numerical(lambda y, z: -0.5 * (y - np.abs(z)) ** 2 - 0.5 * np.log(2 * np.pi))
+    output = OutputChannel(channel, 1.0)
+    y = np.linspace(-9 * noise, 9 + 8 * noise, 2001)
+    for E in (0.05, 0.5, 0.999):
+        omega = np.sqrt(1 - E) * np.linspace(-9, 9, 301)[:, None]
+        weight = norm.pdf(np.linspace(-9, 9, 301))
+        total, inner = E + noise**2, E * noise**2 / (E + noise**2)
+        Z, z = 0.0, 0.0
+        for sign in (1.0, -1.0):
+            mean = (sign * omega * noise**2 + y * E) / total
+            height = norm.pdf(y, sign * omega, np.sqrt(total))
+            above = ndtr(mean / np.sqrt(inner))
+            tail = np.sqrt(inner) * norm.pdf(mean / np.sqrt(inner))
+            Z, z = Z + height * above, z + sign * height * (mean * above + tail)
+        square = np.square((z - omega * Z) / E) / np.maximum(Z, 1e-290)
+        exact = weight @ square.sum(axis=1) * (y[1] - y[0]) / weight.sum()
+        assert float(output.delta(E)) == pytest.approx(exact, rel=3e-4)
+
+
 def test_weak_recovery_by_its_formula():
     found = theory.transitions(priors.Gaussian(), door())
     assert found.weak_recovery == pytest.approx(weak_recovery(), rel=1e-6)

@@ -52,7 +52,7 @@ def test_unequal_batches_are_recommended_where_they_pay():
     )
     assert found.unequal is found.schedule
     assert found.schedule.rows * 1000 < 0.95 * found.pick.rows
-    assert "Unequal batches do better: in rows, 491, then 431" in str(found)
+    assert "Unequal batches do better: in rows, 492, then 428" in str(found)
     assert theory.plan(SPARSE, NOISY, 1000, target_mse=0.01).schedule is None
     design = theory.Spectrum.condition(10.0, 0.5)
     worse = theory.plan(SPARSE, NOISY, 1000, target_mse=0.01, design=design)

@@ -8,6 +8,7 @@ import pytest
 
 from miniamp import absorb, channels, errors, priors, theory
 from miniamp.theory import ConvergedBatch, Law
+from miniamp.theory.limits import offline_alpha
 
 SPARSE = priors.GaussBernoulli(rho=0.3)
 CHANNEL = channels.Gaussian(var=1e-4)
@@ -86,6 +87,42 @@ def test_fewest_rows_to_a_target(largest):
     assert "out of reach" in str(out)
 
 
+@pytest.mark.parametrize(("noise", "target", "largest"), [(1e-2, 2e-5, 1.0), (1.0, 2e-4, 3.0)])
+def test_a_target_that_takes_many_batches_is_reached(noise, target, largest):
+    """Small batches lose little: any error is within reach, of rows one by one too."""
+    prior, channel = priors.GaussBernoulli(rho=0.02), channels.Gaussian(var=noise)
+    found = theory.schedule(prior, channel, target=target, largest=largest)
+    assert error(found.sizes, prior, channel) <= target * (1 + 1e-9)
+    assert max(found.sizes) <= largest * (1 + 1e-9)
+    once = found.others[-1].rows
+    assert once < found.rows < 1.05 * once
+    for way in found.others[:-1]:
+        assert way.rows >= found.rows * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(("rows", "largest"), [(3.0, 0.01), (1.0, 0.02), (30.0, 0.1)])
+def test_long_schedules_stay_within_the_limit(rows, largest):
+    prior, channel = priors.GaussBernoulli(rho=0.02), channels.Gaussian(var=0.01)
+    found = theory.schedule(prior, channel, rows=rows, largest=largest)
+    assert max(found.sizes) <= largest * (1 + 1e-9)
+    assert found.rows == pytest.approx(rows, rel=1e-9)
+    for way in found.others[:-1]:
+        assert way.mse >= found.mse * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("rho", [0.02, 0.1])
+@pytest.mark.parametrize("target", [0.3, 1e-2, 1e-4])
+def test_one_batch_where_one_is_allowed(rho, target):
+    """Two batches never do better than both as one."""
+    model = priors.GaussBernoulli(rho=rho), channels.Gaussian(var=1e-8)
+    found = theory.schedule(*model, target=target * rho, largest=1.0)
+    assert len(found.sizes) == 1
+    assert found.reached
+    assert found.rows == pytest.approx(offline_alpha(*model, target * rho), rel=2e-4)
+    assert all(way.rows >= found.rows * (1 - 1e-9) for way in found.others)
+    assert len(theory.schedule(*model, rows=0.3, largest=0.4).sizes) == 1
+
+
 def test_a_perceptron_needs_a_small_batch_first():
     """Just below the threshold 1.4926, a small batch before the large one saves a third."""
     model = priors.Rademacher(), channels.Probit(var=0.0)
@@ -119,3 +156,5 @@ def test_refusals():
         theory.schedule(SPARSE, CHANNEL, target=0.5)
     with pytest.raises(errors.InvalidInputError, match="largest"):
         theory.schedule(SPARSE, CHANNEL, rows=1.0, largest=0.0)
+    with pytest.raises(errors.InvalidInputError, match="5,000 batches"):
+        theory.schedule(SPARSE, CHANNEL, rows=1.0, largest=1e-4)

@@ -92,12 +92,15 @@ class Balance:
             if self.log_alpha(left) >= target:
                 return left
         steps = np.arange(41, dtype=np.float64) * SCAN
-        while left < self.end:
+        # Where the end is far it need not be known: only noiseless rows are near it early.
+        while not self.output.noiseless or left < self.end:
             s = left + steps
             root = self._first_crossing(s, target)
             if root is not None:
                 return root
             left = float(s[-2])  # overlap by one, so that no maximum falls between two scans
+            if left >= self.end:
+                break
         last = self._last(alpha)
         return self.root(left, last, target) if last > left else None
 

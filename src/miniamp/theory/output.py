@@ -182,15 +182,19 @@ class OutputChannel(RowGain):
     def _ratio(self) -> LogTable:
         """delta(E)/(1 - E/power), which has no zero at E = power."""
 
-        def log_ratio(log_mse: Array) -> Array:
-            unknown = -np.expm1(log_mse - np.log(self.power))
-            return np.asarray(self._log_delta(log_mse) - np.log(np.maximum(unknown, CLOSEST)))
-
         def low(mse: Array) -> tuple[Array, Array]:
             value, integral = self._low(mse)
-            return value / (1.0 - mse / self.power), integral
+            return value / np.maximum(1.0 - mse / self.power, CLOSEST), integral
 
-        return LogTable(log_ratio, np.log(self.end), low)
+        return LogTable(self._log_smooth, np.log(self.end), low)
+
+    def _log_smooth(self, log_mse: Array) -> Array:
+        """The logarithm of delta, without the zero that blind rows have at E = power."""
+        logs = self._log_delta(log_mse)
+        if not self.blind:
+            return logs
+        unknown = -np.expm1(log_mse - np.log(self.power))
+        return np.asarray(logs - np.log(np.maximum(unknown, CLOSEST)))
 
     def _log_delta(self, log_mse: Array) -> Array:
         mse = np.minimum(np.exp(log_mse), self.power)
@@ -216,20 +220,22 @@ class OutputChannel(RowGain):
         delta, integral = self._polynomial
         # E = end expm1(SPREAD t)/expm1(SPREAD): even in t where delta changes at every scale.
         t = np.log1p(mse / self.end * np.expm1(SPREAD)) / SPREAD
-        return np.exp(delta(t)), np.asarray(integral(t))
+        unknown = np.maximum(1.0 - mse / self.power, CLOSEST) if self.blind else 1.0
+        return np.exp(delta(t)) * unknown, np.asarray(integral(t))
 
     @cached_property
     def _polynomial(self) -> tuple[Chebyshev, Chebyshev]:
-        """log delta and the integral of delta, in t, where E is small for a smooth channel."""
+        """log delta (`_log_smooth`) and the integral of delta, in t, for small E if smooth."""
         for points in SMOOTH_POINTS:
             t = 0.5 * (chebpts1(points) + 1.0)
             E = self.end * np.expm1(SPREAD * t) / np.expm1(SPREAD)
-            logs = self._log_delta(np.log(E))
-            log_delta = Chebyshev.fit(t, logs, points - 1, domain=[0.0, 1.0])
+            log_E = np.log(E)
+            log_delta = Chebyshev.fit(t, self._log_smooth(log_E), points - 1, domain=[0.0, 1.0])
             if np.abs(log_delta.coef[-2:]).max() < SMOOTH_TAIL:
                 break
         jacobian = SPREAD * self.end * np.exp(SPREAD * t) / np.expm1(SPREAD)
-        density = Chebyshev.fit(t, np.exp(logs) * jacobian, points - 1, domain=[0.0, 1.0])
+        delta = np.exp(self._log_delta(log_E))
+        density = Chebyshev.fit(t, delta * jacobian, points - 1, domain=[0.0, 1.0])
         return log_delta, density.integ(lbnd=0.0)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.integrate import cumulative_trapezoid
 
 from miniamp import checks
 from miniamp.absorb import Stop, absorb, stream
@@ -17,7 +19,6 @@ from miniamp.theory.curves import Curve, text_table
 from miniamp.theory.law import Law
 from miniamp.theory.limits import (
     checked_target,
-    learning_curve,
     precision_for,
     smallest_batch,
     streamed,
@@ -30,15 +31,23 @@ from miniamp.theory.typical import ConvergedBatch
 #: .45 N end with an error .05 % larger (.8 % with 300), and an error of 1e-4 in batches of at most
 #: .47 N takes .4 % more rows (.6 %).
 NODES = 1000
+#: More of them where two are further apart than a batch reaches: so many for each of its sizes.
+PER_BATCH = 4
 #: The grid of precisions starts here, in units of 1/Var x: less is known for nothing.
 LEAST = 1e-3
 #: A maximum of the cost between two nodes is above both by less than this factor: half the squared
-#: relative step, 1e-4. A batch without it might stop just short of the threshold it is to cross.
+#: relative step, 1e-4. A batch without it might stop just short of the threshold it is to cross,
+#: or need 1e4 iterations to cross it.
 PEAK = 1.0 + 1e-4
 #: An error this small, in units of Var x, counts as none.
 SOLVED = 1e-13
 #: Numbers of equal batches that are compared, beside the smallest number that memory allows.
 MORE = (1, 2, 3, 5, 10)
+#: Streams of more batches are not planned: 1,000 batches take half a second to predict, and the
+#: order of the sizes hardly matters in so many.
+MOST_BATCHES = 5_000
+#: Batches that one comparison of plans may take beyond the first plan.
+AFFORDABLE = 300
 #: Bisections of one batch's size, relative to that size.
 HALVINGS = 14
 #: Sizes smaller than this, in units of the largest, are dropped.
@@ -46,7 +55,7 @@ DUST = 1e-6
 #: The last batches, so many, are made as small as a target allows: the first already are, to the
 #: grid's 1e-4, and each costs a search through all that come after it.
 SHRUNK = 5
-#: Positions in a long schedule at which rows that are left over are tried.
+#: Positions in a schedule at which rows that are left over are tried.
 PLACES = 6
 #: Equal batches are followed for so many times the rows of the schedule at most.
 PATIENCE = 8.0
@@ -166,20 +175,20 @@ def schedule(
     limit = None if rows is None else checks.number("rows", rows, above=0.0)
     goal = None if target is None else checked_target("target", target, prior)
     ways = _Ways(prior, channel, design, goal)
-    # Two batches never do better than both as one.
-    needed = np.inf if goal is None else smallest_batch(ways.balance, goal)
+    needed = np.inf if goal is None else smallest_batch(ways.balance, goal) * PEAK
     most = float(min(needed, np.inf if limit is None else limit))
     cap = most if largest is None else min(checks.number("largest", largest, above=0.0), most)
-    start = ways.planned(limit, cap)
-    if goal is not None and ways.error(start) <= goal:
-        sizes = ways.shrunk(start)
-    elif limit is None:
+    if most > MOST_BATCHES * cap:
+        raise checks.refuse(
+            "largest", cap, f"at least {most / MOST_BATCHES:.3g}, for {MOST_BATCHES:,} batches",
+            "take equal batches: in so many the order of sizes hardly matters",
+        )  # fmt: skip
+    sizes = [most] if cap == most else ways.sizes(limit, cap)
+    if sizes is None:
         raise checks.refuse(
             "target", goal, f"an error that batches of {cap:g} N rows reach",
             "raise {largest}, or give {rows} for the smallest error they allow",
         )  # fmt: skip
-    else:
-        sizes = ways.filled(start, limit, cap)
     curve = ways.curve(sizes)
     mse = float(curve.mse[-1])
     reached = goal is None or mse <= goal * (1.0 + 1e-9)
@@ -212,13 +221,21 @@ class _Ways:
             now, _ = absorb(now, self._batch(size))
         return max(now.mse, self.channel.error_floor)
 
-    def planned(self, limit: float | None, cap: float) -> list[float]:
+    def sizes(self, limit: float | None, cap: float) -> list[float] | None:
+        """The best sizes within a limit on rows and one on batches; None if the goal is beyond."""
+        planned = self._planned(limit, cap)
+        if self.goal is not None:
+            number = MOST_BATCHES if limit is None else int(limit / cap)
+            full = self._equal(cap, number)
+            ways = [planned] if self.error(planned) <= self.goal else []
+            ways += [list(full.sizes)] if full.reached else []
+            if ways:
+                return min((self._shrunk(way) for way in ways), key=sum)
+        return None if limit is None else self._filled(planned, limit, cap)
+
+    def _planned(self, limit: float | None, cap: float) -> list[float]:
         """The dynamic program: sizes to the target, or to the best that the rows allow."""
-        lam = self._nodes(limit)
-        with np.errstate(divide="ignore", over="ignore"):
-            price = 1.0 / self.balance.output.delta(
-                np.maximum(self.balance.scalar.mmse(lam), max(self.balance.output.floor, 1e-300))
-            )
+        lam, price = self._nodes(limit, cap)
         rows, before, size = _fewest_rows(lam, price, cap * (1.0 + 1e-12))
         within = rows <= (np.inf if limit is None else limit * (1.0 + 1e-9))
         j = int(np.flatnonzero(within & np.isfinite(rows))[-1])
@@ -228,7 +245,8 @@ class _Ways:
             j = int(before[j])
         return sizes[::-1]
 
-    def _nodes(self, limit: float | None) -> Array:
+    def _nodes(self, limit: float | None, cap: float) -> tuple[Array, Array]:
+        """Precisions, and what each costs in rows: 1/delta(epsilon)."""
         scalar = self.balance.scalar
         if self.goal is not None:
             top = precision_for(scalar, self.goal)
@@ -238,9 +256,19 @@ class _Ways:
             if s is not None:
                 top = min(top, float(np.exp(s)))
         low = min(LEAST / scalar.variance, 0.01 * top)
-        return np.concatenate([[0.0], np.geomspace(low, top, NODES)])
+        lam = np.concatenate([[0.0], np.geomspace(low, top, NODES)])
+        paid = cumulative_trapezoid(self._price(lam), lam, initial=0.0)
+        even = np.interp(np.arange(0.0, paid[-1], cap / PER_BATCH), paid, lam)
+        lam = np.union1d(lam, even)
+        return lam, self._price(lam)
 
-    def shrunk(self, sizes: list[float]) -> list[float]:
+    def _price(self, lam: Array) -> Array:
+        output = self.balance.output
+        mse = np.maximum(self.balance.scalar.mmse(lam), max(output.floor, 1e-300))
+        with np.errstate(divide="ignore", over="ignore"):
+            return np.asarray(1.0 / output.delta(mse))
+
+    def _shrunk(self, sizes: list[float]) -> list[float]:
         """The sizes made as small as the target allows, from the last to the first."""
         assert self.goal is not None
         best = list(sizes)
@@ -255,75 +283,81 @@ class _Ways:
             best[k] = high
         return [size for size in best if size > DUST * max(best)]
 
-    def filled(self, sizes: list[float], limit: float, cap: float) -> list[float]:
+    def _filled(self, sizes: list[float], limit: float, cap: float) -> list[float]:
         """The best of the plan with what is left of the rows, and of full batches with a rest."""
-        full = int(limit / cap + 1e-9)
-        rest = limit - full * cap
-        trials = []
-        if rest > DUST * cap:
-            trials += [[cap] * k + [rest] + [cap] * (full - k) for k in _places(full)]
-        else:
-            trials.append([cap] * full)
+        *full, rest = _cut(limit, cap)
+        trials = [[*full[:k], rest, *full[k:]] for k in _places(len(full))]
         left = limit - sum(sizes)
         for k in _places(len(sizes)):
-            room = min(left, cap - sizes[k]) if k < len(sizes) else left
-            if 0.0 <= room <= cap:
-                moved = [*sizes, 0.0]
-                moved[k] += room
-                spare = left - room
-                moved[-1] += spare if k < len(sizes) else 0.0
-                trials.append([size for size in moved if size > DUST * cap])
+            room = min(left, cap - sizes[k]) if k < len(sizes) else 0.0
+            grown = [size + room * (i == k) for i, size in enumerate(sizes)]
+            trials.append(grown + _cut(left - room, cap))
         return min(trials, key=self.error)
 
     def others(self, total: float, cap: float, most: float) -> tuple[Sizes, ...]:
         """Equal batches within the limit, and all rows at once."""
-        found = []
         fewest = max(int(np.ceil(total / cap - 1e-9)), 1)
-        for more in MORE:
-            size = total / (fewest * more)
-            if self.goal is None:
-                found.append(self._equal(size, fewest * more))
-            else:
-                found.append(self._equal(size, int(PATIENCE * fewest * more) + 1, self.goal))
+        longer = PATIENCE if self.goal is not None else 1.0
+        found = [
+            self._equal(total / (fewest * more), int(longer * fewest * more) + (longer > 1.0))
+            for more in MORE
+            if more == 1 or fewest * more <= AFFORDABLE
+        ]
         if self.goal is not None:
-            found.insert(0, self._equal(cap, int(PATIENCE * fewest) + 1, self.goal))
-        # Just above the threshold that is its smallest size, where that is what it was made for.
-        once = self.error([most * PEAK])
+            found.insert(0, self._equal(cap, int(PATIENCE * fewest) + 1))
+        once = self.error([most])
         met = self.goal is None or once <= self.goal * (1.0 + 1e-9)
         return (*found, Sizes("  all rows at once", (most,), once, met))
 
-    def _equal(self, size: float, number: int, goal: float | None = None) -> Sizes:
-        curve = learning_curve(
-            self.law.prior, self.channel, size, batches=number, design=self.design
-        )
-        there = None if goal is None else curve.first(goal * (1.0 + 1e-9))
-        last = len(curve.mse) - 1 if there is None else there
-        met = goal is None or there is not None
-        name = "  equal batches" if last else "  one batch"
-        return Sizes(name, (size,) * (last + 1), float(curve.mse[last]), met)
+    def _equal(self, size: float, number: int) -> Sizes:
+        """Equal batches, until they reach the goal where there is one, or `number` of them."""
+        used, mse, met = 0, np.inf, self.goal is None
+        for law, _ in stream(self.law, repeat(self._batch(size), number)):
+            used, mse = used + 1, max(law.mse, self.channel.error_floor)
+            if self.goal is not None and mse <= self.goal * (1.0 + 1e-9):
+                met = True
+                break
+        name = "  equal batches" if used > 1 else "  one batch"
+        return Sizes(name, (size,) * used, mse, met)
+
+
+def _cut(rows: float, cap: float) -> list[float]:
+    """Full batches and a rest, if there is any."""
+    full = int(rows / cap + 1e-9)
+    rest = rows - full * cap
+    return [cap] * full + [rest] * (rest > DUST * cap)
 
 
 def _places(last: int) -> list[int]:
-    """Positions from 0 to `last` at which something is tried: all of a few, else PLACES of them."""
-    return sorted(set(np.linspace(0, last, min(last + 1, PLACES)).astype(int).tolist()))
+    """Positions from 0 to `last` at which something is tried: in a long schedule only the end."""
+    number = min(last + 1, PLACES, max(AFFORDABLE // max(last, 1), 1))
+    return sorted(set(np.linspace(last, 0, number).astype(int).tolist()))
 
 
 def _fewest_rows(lam: Array, price: Array, cap: float) -> tuple[Array, NDArray[np.int64], Array]:
     """W at each precision, the precision before its last batch, and that batch's size."""
-    number = len(lam)
+    number, end = len(lam), 1
     rows = np.full(number, np.inf)
     rows[0] = 0.0
     before, size = np.zeros(number, dtype=np.int64), np.zeros(number)
     for i in range(number - 1):
         if not np.isfinite(rows[i]):
             continue
-        # What a batch from here costs to each later precision: it must pass all in between.
-        cost = PEAK * np.maximum.accumulate((lam[i + 1 :] - lam[i]) * price[i + 1 :])
-        total = np.where(cost <= cap, rows[i] + cost, np.inf)
-        better = total < rows[i + 1 :]
-        rows[i + 1 :] = np.where(better, total, rows[i + 1 :])
-        before[i + 1 :] = np.where(better, i, before[i + 1 :])
-        size[i + 1 :] = np.where(better, cost, size[i + 1 :])
+        # What a batch from here costs to each later precision: it must pass all in between. From
+        # the next precision it reaches no less far.
+        while True:
+            end = min(max(end, i + 2), number)
+            cost = PEAK * np.maximum.accumulate((lam[i + 1 : end] - lam[i]) * price[i + 1 : end])
+            if cost[-1] > cap or end == number:
+                break
+            end = i + 1 + 2 * (end - i)
+        here = slice(i + 1, i + 1 + int(np.searchsorted(cost, cap, side="right")))
+        total = rows[i] + cost[: here.stop - here.start]
+        better = total < rows[here]
+        rows[here] = np.where(better, total, rows[here])
+        before[here] = np.where(better, i, before[here])
+        size[here] = np.where(better, cost[: len(total)], size[here])
+        end = max(here.stop, i + 2)
     return rows, before, size
 
 
