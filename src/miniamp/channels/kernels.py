@@ -57,6 +57,41 @@ def hazard_curvature(margin: float, hazard: float) -> float:
     return (excess - margin) * excess
 
 
+#: Cody's rational approximations of erf up to 0.46875, and of erfc up to 4 and beyond: the
+#: numerator, and the denominator, whose first coefficient is 1.
+_ERF = (
+    (1.85777706184603153e-1, 3.16112374387056560e00, 1.13864154151050156e02,
+     3.77485237685302021e02, 3.20937758913846947e03),
+    (2.36012909523441209e01, 2.44024637934444173e02, 1.28261652607737228e03,
+     2.84423683343917062e03),
+)  # fmt: skip
+_ERFC = (
+    (2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e0,
+     6.61191906371416295e01, 2.98635138197400131e02, 8.81952221241769090e02,
+     1.71204761263407058e03, 2.05107837782607147e03, 1.23033935479799725e03),
+    (1.57449261107098347e01, 1.17693950891312499e02, 5.37181101862009858e02,
+     1.62138957456669019e03, 3.29079923573345963e03, 4.36261909014324716e03,
+     3.43936767414372164e03, 1.23033935480374942e03),
+)  # fmt: skip
+_FAR_ERFC = (
+    (1.63153871373020978e-2, 3.05326634961232344e-1, 3.60344899949804439e-1,
+     1.25781726111229246e-1, 1.60837851487422766e-2, 6.58749161529837803e-4),
+    (2.56852019228982242e00, 1.87295284992346725e00, 5.27905102951428412e-1,
+     6.05183413124413191e-2, 2.33520497626869185e-3),
+)  # fmt: skip
+
+
+@inlined
+def ratio(s: float, above: tuple[float, ...], below: tuple[float, ...]) -> float:
+    """The rational function of s with these coefficients, by Horner's rule."""
+    top, low = 0.0, 1.0
+    for coefficient in above:
+        top = top * s + coefficient
+    for coefficient in below:
+        low = low * s + coefficient
+    return top / low
+
+
 @inlined
 def erfcx(x: float) -> float:
     """exp(x^2) erfc(x), to a few units in the last place, by Cody's rational approximations.
@@ -66,50 +101,12 @@ def erfcx(x: float) -> float:
     """
     z = abs(x)
     if z <= 0.46875:
-        s = z * z
-        top = 1.85777706184603153e-1
-        top = top * s + 3.16112374387056560e00
-        top = top * s + 1.13864154151050156e02
-        top = top * s + 3.77485237685302021e02
-        top = top * s + 3.20937758913846947e03
-        low = s + 2.36012909523441209e01
-        low = low * s + 2.44024637934444173e02
-        low = low * s + 1.28261652607737228e03
-        low = low * s + 2.84423683343917062e03
-        return math.exp(s) * (1.0 - x * top / low)
+        return math.exp(z * z) * (1.0 - x * ratio(z * z, _ERF[0], _ERF[1]))
     if z <= 4.0:
-        top = 2.15311535474403846e-8
-        top = top * z + 5.64188496988670089e-1
-        top = top * z + 8.88314979438837594e0
-        top = top * z + 6.61191906371416295e01
-        top = top * z + 2.98635138197400131e02
-        top = top * z + 8.81952221241769090e02
-        top = top * z + 1.71204761263407058e03
-        top = top * z + 2.05107837782607147e03
-        top = top * z + 1.23033935479799725e03
-        low = z + 1.57449261107098347e01
-        low = low * z + 1.17693950891312499e02
-        low = low * z + 5.37181101862009858e02
-        low = low * z + 1.62138957456669019e03
-        low = low * z + 3.29079923573345963e03
-        low = low * z + 4.36261909014324716e03
-        low = low * z + 3.43936767414372164e03
-        low = low * z + 1.23033935480374942e03
-        right = top / low
+        right = ratio(z, _ERFC[0], _ERFC[1])
     else:
         s = 1.0 / (z * z)
-        top = 1.63153871373020978e-2
-        top = top * s + 3.05326634961232344e-1
-        top = top * s + 3.60344899949804439e-1
-        top = top * s + 1.25781726111229246e-1
-        top = top * s + 1.60837851487422766e-2
-        top = top * s + 6.58749161529837803e-4
-        low = s + 2.56852019228982242e00
-        low = low * s + 1.87295284992346725e00
-        low = low * s + 5.27905102951428412e-1
-        low = low * s + 6.05183413124413191e-2
-        low = low * s + 2.33520497626869185e-3
-        right = (_1_OVER_SQRT_PI - s * top / low) / z
+        right = (_1_OVER_SQRT_PI - s * ratio(s, _FAR_ERFC[0], _FAR_ERFC[1])) / z
     if x >= 0.0:
         return right
     # exp(z^2) in two factors: rounding z^2 alone would cost z^2 units in the last place.

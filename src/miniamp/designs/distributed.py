@@ -25,7 +25,6 @@ from miniamp.designs.worker_pool import (
     WorkerPool,
     current_client,
 )
-from miniamp.errors import MissingExtraError
 from miniamp.posterior import Prior
 
 if TYPE_CHECKING:
@@ -317,15 +316,8 @@ class Distributed(Design):
         client: Client | None = None,
     ) -> Distributed:
         """Parquet files that match a glob, one block per file, read by the workers themselves."""
-        try:
-            from dask.dataframe import read_parquet
-        except ImportError:
-            raise MissingExtraError(
-                "reading Parquet",
-                "no dask.dataframe",
-                "pandas and pyarrow",
-                "pip install 'miniamp[streams]'",
-            ) from None
+        from dask.dataframe import read_parquet  # says itself what it lacks
+
         try:
             frame = read_parquet(pattern, split_row_groups=False)
             if frame.columns.empty:

@@ -140,30 +140,29 @@ class Landscape:
         width = np.maximum(width, np.exp(np.max(heights + log_away, axis=1)))
         far = np.maximum(log_away - np.log(width)[:, None], 0.0)
         counts = heights + 3.0 * far > -_DEPTH
-        right = counts & (away >= 0.0)
-        left = counts & (away <= 0.0)
-        J = self.places.size
-        # Outermost place that counts on either side, and the next one beyond it.
-        last = np.where(right.any(axis=1), J - 1 - np.argmax(right[:, ::-1], axis=1), -1)
-        first = np.where(left.any(axis=1), np.argmax(left, axis=1), -1)
-        last = np.where(
-            last < 0, np.searchsorted(self.places, tilted.centre, side="right") - 1, last
-        )
-        first = np.where(first < 0, np.searchsorted(self.places, tilted.centre, side="left"), first)
-        beyond = np.append(self.places[1:], self._end_high)[np.clip(last, -1, J - 1)]
-        beyond = np.where(last < 0, self.places[0], beyond)
-        before = np.insert(self.places[:-1], 0, self._end_low)[np.clip(first, 0, J - 1)]
-        before = np.where(first > J - 1, self.places[-1], before)
-        inner_right = np.maximum(self.places[np.clip(last, 0, J - 1)] - tilted.centre, 0.0)
-        inner_left = np.maximum(tilted.centre - self.places[np.clip(first, 0, J - 1)], 0.0)
-        reach_right = _reach(tilted, 1.0, self.high, inner_right, beyond - tilted.centre, width)
-        reach_left = _reach(tilted, -1.0, self.low, inner_left, tilted.centre - before, width)
+        left, right = (self._side(tilted, side, counts, width) for side in (-1, 1))
         endless = heavy = np.zeros(heights.shape[0], dtype=bool)
         for end, bound in ((0, self.low), (-1, self.high)):
             if not np.isfinite(bound):
                 endless = endless | (heights[:, end] + far[:, end] > -_ENDLESS)
                 heavy = heavy | (heights[:, end] + 3.0 * far[:, end] > -_ENDLESS)
-        return reach_left, reach_right, endless, heavy
+        return left, right, endless, heavy
+
+    def _side(self, tilted: TiltedDensity, side: int, counts: Flags, width: Array) -> Array:
+        """How far the mass goes to one side, given which places count: the axis mirrored to it."""
+        places, centre, counts = side * self.places[::side], side * tilted.centre, counts[:, ::side]
+        bound, end = (self.high, self._end_high) if side > 0 else (-self.low, -self._end_low)
+        outer = counts & (places >= centre[:, None])
+        # The outermost place that counts, else the last one before the centre; then the next one.
+        last = np.where(
+            outer.any(axis=1),
+            places.size - 1 - np.argmax(outer[:, ::-1], axis=1),
+            np.searchsorted(places, centre, side="right") - 1,
+        )
+        inner = np.maximum(places[np.maximum(last, 0)] - centre, 0.0)
+        return _reach(
+            tilted, side, bound - centre, inner, np.append(places, end)[last + 1] - centre, width
+        )
 
 
 def _golden(tilted: TiltedDensity, low: Array, high: Array) -> tuple[Array, Array]:
@@ -200,7 +199,7 @@ def _drop(at_middle: Array, at_low: Array, at_high: Array) -> Array:
 
 
 def _reach(
-    tilted: TiltedDensity, side: float, end: float, inner: Array, outer: Array, width: Array
+    tilted: TiltedDensity, side: int, end: Array, inner: Array, outer: Array, width: Array
 ) -> Array:
     """The distance, between inner and outer, beyond which nothing counts any more."""
     i = np.arange(inner.size)
@@ -214,7 +213,7 @@ def _reach(
         low, high = np.where(counts, middle, low), np.where(counts, high, middle)
     # Where the density itself ends without having been said to, the panels must end there too:
     # nodes do not see an end that lies just beyond the last of them.
-    past = np.isneginf(tilted.height(i, side * high)) & (high < side * (end - tilted.centre))
+    past = np.isneginf(tilted.height(i, side * high)) & (high < end)
     ends = i[past & np.isfinite(tilted.height(i, side * low))]
     if ends.size:
         exists = lambda t: np.isfinite(tilted.height(ends, side * t))  # noqa: E731

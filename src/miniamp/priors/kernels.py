@@ -18,6 +18,8 @@ _ROUNDING = 1.5 * 2.0**52
 _LOG2_E = 1.4426950408889634
 #: log 2 in two parts: the first has so few bits that a multiple of it is exact.
 _LOG_2_HIGH, _LOG_2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+#: Taylor's coefficients of exp, the last and those before it, 1/12! .. 1/0!.
+_LAST, _SERIES = 1.0 / math.factorial(13), tuple(1.0 / math.factorial(k) for k in range(12, -1, -1))
 #: Where exp(-t) is no longer a normal number; zero from there on.
 _VANISHED = 708.0
 
@@ -32,20 +34,9 @@ def exp_minus(t: float) -> float:
     shifted = _ROUNDING - t * _LOG2_E
     halvings = shifted - _ROUNDING
     r = (-t - halvings * _LOG_2_HIGH) - halvings * _LOG_2_LOW
-    series = 1.0 / 6227020800.0
-    series = series * r + 1.0 / 479001600.0
-    series = series * r + 1.0 / 39916800.0
-    series = series * r + 1.0 / 3628800.0
-    series = series * r + 1.0 / 362880.0
-    series = series * r + 1.0 / 40320.0
-    series = series * r + 1.0 / 5040.0
-    series = series * r + 1.0 / 720.0
-    series = series * r + 1.0 / 120.0
-    series = series * r + 1.0 / 24.0
-    series = series * r + 1.0 / 6.0
-    series = series * r + 0.5
-    series = series * r + 1.0
-    series = series * r + 1.0
+    series = _LAST
+    for coefficient in _SERIES:
+        series = series * r + coefficient
     scaled = series * float_of((bits_of(shifted) << 52) + (1023 << 52))
     return 0.0 if t > _VANISHED else scaled
 
