@@ -22,7 +22,7 @@ Texts = NDArray[np.object_]
 #: Values that show whether a column has text: a few where all of them are numbers, else these.
 FEW_VALUES, MANY_VALUES = 16, 1000
 #: A number as it is written in half of the world.
-_DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
+DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
 
 
 class CellError(Exception):
@@ -82,7 +82,7 @@ def mostly_text(columns: Sequence[Cells], share: float = 0.5) -> bool:
     for count, found in enumerate(values, 1):
         if isinstance(found, str):
             texts += 1
-            commas += _DECIMAL_COMMA.fullmatch(found) is not None
+            commas += DECIMAL_COMMA.fullmatch(found) is not None
         if count == FEW_VALUES and not texts:
             return False
     return texts > share * count and commas < texts

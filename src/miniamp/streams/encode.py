@@ -12,7 +12,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from miniamp import checks
-from miniamp.streams.cells import CellError, ColumnTypeError, as_numbers, as_texts, side_by_side
+from miniamp.streams.cells import (
+    DECIMAL_COMMA,
+    CellError,
+    ColumnTypeError,
+    as_numbers,
+    as_texts,
+    side_by_side,
+)
 from miniamp.streams.dates import as_days, expanded
 from miniamp.streams.pieces import (
     CSR,
@@ -218,6 +225,8 @@ class Encoder:
         try:
             return reader(cells)
         except CellError as bad:
+            if DECIMAL_COMMA.fullmatch(str(bad.value)):
+                remedy = "read commas before decimals with {decimal=','|comma}"
             remedy = remedy or (
                 f"correct it, or use {{categorical=['{name}']|{name}}} if it holds categories"
             )
@@ -320,7 +329,7 @@ def _set_indicators(
                 f"{locator.of(int(block.numbers[i]))}, column {column.name!r}",
                 f"the category {cell!r}",
                 f"one of {', '.join(map(repr, words[:5]))}{more}",
-                "give all categories by schema, or read unknown ones as none: {unknown=ignore}",
+                "read unknown ones as none: {unknown=ignore}; fit sorted rows with {shuffle=10000}",
             )
 
 
