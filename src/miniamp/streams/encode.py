@@ -270,24 +270,6 @@ def with_vocabulary(schema: Schema, head: Sequence[Piece], reference: Reference)
     return schema.with_categories(found, reference)
 
 
-def known_targets(head: Sequence[Piece], schema: Schema) -> NDArray[np.generic] | None:
-    """The targets of the first rows; None where there are none, or one cannot be read."""
-    found = []
-    for piece in head:
-        cells = piece.y
-        if cells is None and isinstance(piece, TablePiece):
-            cells = piece.columns.get(str(schema.target))
-        if cells is None:
-            return None
-        try:
-            found.append(as_texts(cells) if schema.labels else as_numbers(cells))
-        except (CellError, ColumnTypeError):
-            return None
-    y = np.concatenate(found) if found else np.zeros(0)
-    y = y[y != None].astype(str) if schema.labels else y[np.isfinite(y)]  # noqa: E711
-    return y if len(y) else None
-
-
 def features(block: Block, schema: Schema, unknown: str, locator: RowLocator) -> Numbers:
     """Numbers, indicators and parts of dates side by side, in the schema's order; none hashed.
 

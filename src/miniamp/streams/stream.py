@@ -13,19 +13,27 @@ from numpy.typing import NDArray
 from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.errors import InvalidInputError, MiniampWarning
+from miniamp.streams.cells import CellError, ColumnTypeError, as_numbers, as_texts
 from miniamp.streams.encode import (
     Block,
     Encoder,
     Shuffle,
     features,
-    known_targets,
     rebatch,
     with_hashed,
     with_vocabulary,
     without,
 )
 from miniamp.streams.missing import RunningMean, handle_missing
-from miniamp.streams.pieces import Mark, Numbers, Piece, RowLocator, Source, rows_per_piece
+from miniamp.streams.pieces import (
+    Mark,
+    Numbers,
+    Piece,
+    RowLocator,
+    Source,
+    TablePiece,
+    rows_per_piece,
+)
 from miniamp.streams.schema import (
     CATEGORY,
     NUMBER,
@@ -214,7 +222,7 @@ class Stream:
         )
         mean = RunningMean(self._means) if self._missing == "mean" else None
         order = None if self._order is None else self._order()
-        unread, targets = self._schema is None, known_targets(known, schema)
+        unread, targets = self._schema is None, _known_targets(known, schema)
         if not schema.complete:
             schema = with_vocabulary(schema, known, self._options.reference)
         self._schema = schema
@@ -274,6 +282,24 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"Stream({self.source.name}, batch_size={self.batch_size})"
+
+
+def _known_targets(head: Sequence[Piece], schema: Schema) -> NDArray[np.generic] | None:
+    """The targets of the first rows; None where there are none, or one cannot be read."""
+    found = []
+    for piece in head:
+        cells = piece.y
+        if cells is None and isinstance(piece, TablePiece):
+            cells = piece.columns.get(str(schema.target))
+        if cells is None:
+            return None
+        try:
+            found.append(as_texts(cells) if schema.labels else as_numbers(cells))
+        except (CellError, ColumnTypeError):
+            return None
+    y = np.concatenate(found) if found else np.zeros(0)
+    y = y[y != None].astype(str) if schema.labels else y[np.isfinite(y)]  # noqa: E711
+    return y if len(y) else None
 
 
 def _advise(first: Block, schema: Schema, rows: int) -> None:
