@@ -2,16 +2,16 @@
 
 import sys
 from dataclasses import replace
+from inspect import unwrap
 
 import numpy as np
 import pytest
 
 from miniamp import MiniAMPClassifier, MiniAMPRegressor, report
 from miniamp.errors import InvalidInputError, MissingExtraError
-from miniamp.report import calibration, chart, page
+from miniamp.report import chart, page
 from miniamp.report.calibration import coverage_points, reliability_points
 from miniamp.report.facts import Facts
-from miniamp.report.stream import health
 
 pytest.importorskip("matplotlib")
 
@@ -128,7 +128,7 @@ def test_residuals_are_those_of_unseen_rows(regressor):
     """350 rows with noise 0.5: mean residuals within four standard errors of zero, all counted."""
     facts = Facts.of(regressor)
     assert facts.tally.residuals[:, 0].sum() == 350
-    series = calibration.residuals(facts).series[0]
+    series = unwrap(report.plot_residuals)(facts).series[0]
     rows = facts.tally.residuals[:, 0]
     error = series.error_y / np.sqrt(rows[rows > 0.0])
     many = rows[rows > 0.0] > 5
@@ -139,7 +139,7 @@ def test_residuals_are_those_of_unseen_rows(regressor):
 def test_a_relation_that_is_no_line_shows_in_the_residuals():
     X = np.random.default_rng(0).normal(size=(2000, 1))
     y = X[:, 0] + np.square(X[:, 0])
-    series = calibration.residuals(
+    series = unwrap(report.plot_residuals)(
         Facts.of(MiniAMPRegressor(batch_size=200, random_state=0).fit(X, y))
     ).series[0]
     inner = np.abs(series.x - series.x.mean()) < 0.5
@@ -148,14 +148,14 @@ def test_a_relation_that_is_no_line_shows_in_the_residuals():
 
 
 def test_the_confusion_matrix_counts_every_unseen_row(many_classes):
-    cells = calibration.confusion(Facts.of(many_classes)).cells
+    cells = unwrap(report.plot_confusion)(Facts.of(many_classes)).cells
     np.testing.assert_allclose(cells.shares.sum(axis=1), 1.0)
     assert many_classes._state.tally.confusion.sum() == 240
     assert cells.texts[0][0].startswith(f"{many_classes._state.tally.confusion[0, 0]:.0f} (")
 
 
 def test_roc_curves_rise_from_none_to_all(many_classes):
-    for series in calibration.roc(Facts.of(many_classes)).series:
+    for series in unwrap(report.plot_roc)(Facts.of(many_classes)).series:
         assert (series.x[0], series.y[0]) == (0.0, 0.0)
         assert (series.x[-1], series.y[-1]) == (1.0, 1.0)
         assert np.all(np.diff(series.x) >= 0.0)
@@ -176,7 +176,7 @@ def test_the_band_of_health_leaves_room_for_the_curve():
     facts = Facts.of(model)
     ratios = np.geomspace(0.02, 2.0, len(facts.everything))
     entries = [{**e, "surprise": r} for e, r in zip(facts.everything, ratios, strict=True)]
-    drawn = health(replace(facts, everything=entries))
+    drawn = unwrap(report.plot_health)(replace(facts, everything=entries))
     assert drawn.y.logarithmic
     assert drawn.band[0] >= 0.5 * drawn.y.finite.min() > 0.0
 

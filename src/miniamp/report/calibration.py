@@ -8,20 +8,21 @@ import numpy as np
 
 from miniamp.arrays import Array
 from miniamp.estimators.scoring import VALUE_BINS, WIDEST_VALUE
-from miniamp.report.chart import Axis, Cells, Chart, Series, nothing, on_page
-from miniamp.report.draw import matplotlib
+from miniamp.report.chart import Axis, Cells, Chart, Series, nothing
+from miniamp.report.draw import plotted
 from miniamp.report.facts import Facts
 from miniamp.report.stream import FEW
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 #: Classes of a confusion matrix, and curves: more could not be read.
 MOST_CLASSES, MOST_CURVES = 12, 6
 CHANCE = "Bars: two standard deviations of chance."
 
 
-def plot_balance(estimator: object, ax: Axes | None = None) -> Axes:
+@plotted(50)
+def plot_balance(facts: Facts) -> Chart:
     """Draw observed against predicted error, one point per batch; returns the axes.
 
     Points lie on the diagonal, up to chance, where the model is right.
@@ -35,12 +36,6 @@ def plot_balance(estimator: object, ax: Axes | None = None) -> Axes:
     >>> plot_balance(model).get_xlabel()
     'predicted error'
     """
-    return matplotlib(balance(Facts.of(estimator)), ax)
-
-
-@on_page(50)
-def balance(facts: Facts) -> Chart:
-    """Observed against predicted error."""
     if facts.task == "clustering":
         raise _no_predictions("predictions", "a regressor or classifier")
     V, E, rows = (facts.column(name) for name in ("expected_error", "error", "rows"))
@@ -70,7 +65,8 @@ def balance(facts: Facts) -> Chart:
     )
 
 
-def plot_coverage(estimator: object, ax: Axes | None = None) -> Axes:
+@plotted(30)
+def plot_coverage(facts: Facts) -> Chart:
     """Draw the coverage of a regressor's intervals against their level; returns the axes.
 
     Every batch is predicted before it is learned from. Bars are two standard deviations of chance.
@@ -84,12 +80,6 @@ def plot_coverage(estimator: object, ax: Axes | None = None) -> Axes:
     >>> plot_coverage(model).get_xlabel()
     'level of the interval'
     """
-    return matplotlib(coverage(Facts.of(estimator)), ax)
-
-
-@on_page(30)
-def coverage(facts: Facts) -> Chart:
-    """Share of outcomes inside intervals of every level."""
     level, inside, chance = coverage_points(facts)
     points = Series(
         "inside", level, inside, error_y=chance, hover="%{x:.0%} intervals contain %{y:.1%}"
@@ -121,7 +111,8 @@ def coverage_points(facts: Facts) -> tuple[Array, Array, Array]:
     return level, inside, 2.0 * np.sqrt(level * (1.0 - level) / counts.sum())
 
 
-def plot_reliability(estimator: object, ax: Axes | None = None) -> Axes:
+@plotted(40)
+def plot_reliability(facts: Facts) -> Chart:
     """Draw the reliability diagram of a classifier; returns the axes.
 
     Every batch is predicted before it is learned from. Bars are two standard deviations of chance.
@@ -135,12 +126,6 @@ def plot_reliability(estimator: object, ax: Axes | None = None) -> Axes:
     >>> plot_reliability(model).get_xlabel()
     'predicted probability of a class'
     """
-    return matplotlib(reliability(Facts.of(estimator)), ax)
-
-
-@on_page(40)
-def reliability(facts: Facts) -> Chart:
-    """How often classes came, against the probability they were given."""
     given, came, chance, counts = reliability_points(facts)
     points = Series(
         "observed",
@@ -175,7 +160,8 @@ def reliability_points(facts: Facts) -> tuple[Array, Array, Array, Array]:
     return given, came, 2.0 * np.sqrt(given * (1.0 - given) / counts), counts
 
 
-def plot_residuals(estimator: object, ax: Axes | None = None) -> Axes:
+@plotted(35)
+def plot_residuals(facts: Facts) -> Chart:
     """Draw the residuals of a regressor against its predictions; returns the axes.
 
     Points are means of the residuals of rows with similar predictions, bars their standard
@@ -191,12 +177,6 @@ def plot_residuals(estimator: object, ax: Axes | None = None) -> Axes:
     >>> plot_residuals(model).get_xlabel()
     'prediction, standardised'
     """
-    return matplotlib(residuals(Facts.of(estimator)), ax)
-
-
-@on_page(35)
-def residuals(facts: Facts) -> Chart:
-    """Mean and spread of the residuals by predicted value."""
     count, total, square = facts.tally.residuals.T
     used = count > 0.0
     if facts.task != "regression" or not used.any():
@@ -223,7 +203,8 @@ def residuals(facts: Facts) -> Chart:
     return Chart("Residuals", words, x, y, [points], level=0.0)
 
 
-def plot_confusion(estimator: object, ax: Axes | None = None) -> Axes:
+@plotted(42)
+def plot_confusion(facts: Facts) -> Chart:
     """Draw the confusion matrix of a classifier; returns the axes.
 
     Every batch is predicted before it is learned from. Shares are those of a true class.
@@ -237,12 +218,6 @@ def plot_confusion(estimator: object, ax: Axes | None = None) -> Axes:
     >>> plot_confusion(model).get_ylabel()
     'true class'
     """
-    return matplotlib(confusion(Facts.of(estimator)), ax)
-
-
-@on_page(42)
-def confusion(facts: Facts) -> Chart:
-    """Rows by true and by predicted class."""
     counts = facts.tally.confusion[:MOST_CLASSES, :MOST_CLASSES]
     if not counts.any():
         raise _no_predictions("predictions of classes", "a classifier")
@@ -265,7 +240,8 @@ def confusion(facts: Facts) -> Chart:
     )
 
 
-def plot_roc(estimator: object, ax: Axes | None = None) -> Axes:
+@plotted(44)
+def plot_roc(facts: Facts) -> Chart:
     """Draw the ROC curve of a classifier, one per class where there are several; returns the axes.
 
     Every batch is predicted before it is learned from.
@@ -279,12 +255,6 @@ def plot_roc(estimator: object, ax: Axes | None = None) -> Axes:
     >>> plot_roc(model).get_xlabel()
     'false positives'
     """
-    return matplotlib(roc(Facts.of(estimator)), ax)
-
-
-@on_page(44)
-def roc(facts: Facts) -> Chart:
-    """True against false positives for every limit of the probability."""
     area = facts.tally.auc
     if area is None:
         raise _no_predictions("predictions of classes", "a classifier")

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array
-from miniamp.report.chart import HEIGHT, Axis, Bars, Chart, Series, nothing, on_page
-from miniamp.report.draw import matplotlib
+from miniamp.report.chart import HEIGHT, Axis, Bars, Chart, Series, nothing
+from miniamp.report.draw import plotted
 from miniamp.report.facts import Facts
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 #: Features shown, and groups (classes, clusters): more could not be read.
 MOST_FEATURES, MOST_GROUPS = 30, 6
@@ -33,8 +33,12 @@ MOST_CLUSTERS = 40
 OVERLAP = 2.0
 
 
-def plot_coefficients(estimator: object, ax: Axes | None = None, most: int = 20) -> Axes:
+@plotted(100)
+def plot_coefficients(facts: Facts, most: int = MOST_FEATURES) -> Chart:
     """Draw coefficients (centres of clusters) with 90 % intervals; returns the axes.
+
+    Where units of the features differ they are drawn per standard deviation of the feature: else
+    that of the smallest unit hides all others.
 
     Parameters
     ----------
@@ -54,17 +58,7 @@ def plot_coefficients(estimator: object, ax: Axes | None = None, most: int = 20)
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['x2']
     """
-    return matplotlib(coefficients(Facts.of(estimator), checks.count("most", most)), ax)
-
-
-@on_page(100)
-def coefficients(facts: Facts, most: int = MOST_FEATURES) -> Chart:
-    """Coefficients with their intervals, most certain first.
-
-    Where units of the features differ they are drawn per standard deviation of the feature: else
-    that of the smallest unit hides all others.
-    """
-    shown = strongest(facts, most)
+    shown = strongest(facts, checks.count("most", most))
     clusters = facts.task == "clustering"
     mean, std = facts.mean[:, shown], facts.std[:, shown]
     centre, scale = _units(facts)[:, shown] if clusters else (0.0, facts.units[1, shown])
@@ -128,7 +122,8 @@ def strongest(facts: Facts, most: int) -> NDArray[np.int64]:
     return np.argsort(-clear, kind="stable")[:most]
 
 
-def plot_inclusion(estimator: object, ax: Axes | None = None) -> Axes:
+@plotted(90)
+def plot_inclusion(facts: Facts) -> Chart:
     """Draw inclusion probabilities, sorted; returns the axes.
 
     Needs a prior with a spike at zero, such as prior="sparse".
@@ -142,12 +137,6 @@ def plot_inclusion(estimator: object, ax: Axes | None = None) -> Axes:
     >>> plot_inclusion(model).get_ylabel()
     'inclusion probability'
     """
-    return matplotlib(inclusion(Facts.of(estimator)), ax)
-
-
-@on_page(90)
-def inclusion(facts: Facts) -> Chart:
-    """Probabilities that coefficients are not zero."""
     if facts.included is None:
         raise nothing(
             "a prior under which no coefficient is exactly zero",
@@ -172,7 +161,8 @@ def inclusion(facts: Facts) -> Chart:
     return Chart("Inclusion", words, x, Axis("inclusion probability", range=(-0.03, 1.03)), series)
 
 
-def plot_clusters(estimator: object, ax: Axes | None = None) -> Axes:
+@plotted(20)
+def plot_clusters(facts: Facts) -> Chart:
     """Draw the shares of the clusters, the largest first; returns the axes.
 
     Examples
@@ -185,12 +175,6 @@ def plot_clusters(estimator: object, ax: Axes | None = None) -> Axes:
     >>> [round(float(bar.get_width()), 2) for bar in ax.patches]
     [0.75, 0.25]
     """
-    return matplotlib(clusters(Facts.of(estimator)), ax)
-
-
-@on_page(20)
-def clusters(facts: Facts) -> Chart:
-    """How large each cluster is, and how far from its nearest neighbour."""
     if facts.task != "clustering":
         raise nothing(
             f"a {facts.task}", "a fitted MiniAMPClusterer", "use plot_coefficients for others"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import wraps
 from importlib.util import find_spec
+from inspect import signature
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from miniamp.arrays import Array
+from miniamp.arrays import Array, Given
 from miniamp.errors import MissingExtraError
-from miniamp.report.chart import Axis, Chart, Series
+from miniamp.report.chart import Axis, Chart, Series, nothing, on_page
+from miniamp.report.facts import Facts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -214,6 +217,35 @@ def matplotlib(chart: Chart, ax: Axes | None = None) -> Axes:
     if len(ax.get_legend_handles_labels()[1]) > 1:
         ax.legend(frameon=False, fontsize=8)
     return ax
+
+
+def plotted(
+    place: int, shown: Callable[[Facts], bool] | None = None
+) -> Callable[[Callable[..., Chart]], Callable[..., Axes]]:
+    """A plot made from a function that describes it as a chart.
+
+    The plot takes an estimator, axes if there are some, and the other arguments of the function.
+    Its chart is on the page in this place, for the estimators that it should be shown for.
+    """
+
+    def made(chart: Callable[..., Chart]) -> Callable[..., Axes]:
+        def on_its_page(facts: Facts) -> Chart:
+            if shown is not None and not shown(facts):
+                raise nothing(facts.task, "another task, or more batches", "leave it out")
+            return chart(facts)
+
+        @wraps(chart)
+        def plot(estimator: object, ax: Axes | None = None, **options: Given) -> Axes:
+            return matplotlib(chart(Facts.of(estimator), **options), ax)
+
+        on_page(place)(on_its_page)
+        own = signature(plot, follow_wrapped=False)
+        more = list(signature(chart).parameters.values())[1:]
+        given = [*list(own.parameters.values())[:2], *more]
+        plot.__signature__ = own.replace(parameters=given)  # type: ignore[attr-defined]
+        return plot
+
+    return made
 
 
 def _new_axes() -> Axes:

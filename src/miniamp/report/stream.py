@@ -11,11 +11,11 @@ import numpy as np
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.report.chart import Axis, Chart, Series, nothing, on_page
-from miniamp.report.draw import matplotlib
+from miniamp.report.draw import plotted
 from miniamp.report.facts import PAYS, Facts
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 #: There is nothing to show over time.
 SINGLE = nothing("a single batch", "at least two", "fit with a smaller {batch_size}")
@@ -48,7 +48,12 @@ NAMES = {
 }
 
 
-def plot_error(estimator: object, ax: Axes | None = None, forecast: Given = None) -> Axes:
+def _is_stream(facts: Facts) -> bool:
+    return not facts.single
+
+
+@plotted(10)
+def plot_error(facts: Facts, forecast: Given = None) -> Chart:
     """Draw the prediction error per batch beside the predicted error; returns the axes.
 
     Every batch is predicted before it is learned from. For a clustering: the variance of samples
@@ -72,12 +77,6 @@ def plot_error(estimator: object, ax: Axes | None = None, forecast: Given = None
     >>> plot_error(model).get_ylabel()
     'squared prediction error'
     """
-    return matplotlib(error(replace(Facts.of(estimator), forecast=forecast)), ax)
-
-
-@on_page(10)
-def error(facts: Facts) -> Chart:
-    """The prediction error per batch, beside what was expected."""
     if facts.task == "clustering":
         if facts.single:  # a tile has the number
             raise SINGLE
@@ -99,8 +98,9 @@ def error(facts: Facts) -> Chart:
             Series(name, before[sound], facts.column(c)[sound]) for name, c in named if facts.has(c)
         ]
         x, y, title = "rows seen before the batch", facts.error_name, "Prediction error by batch"
-    if facts.forecast is not None:
-        drawn.append(Series("forecast", *_pair(facts.forecast)))
+    forecast = facts.forecast if forecast is None else forecast
+    if forecast is not None:
+        drawn.append(Series("forecast", *_pair(forecast)))
     drawn = [replace(s, x=s.x[np.isfinite(s.y)], y=s.y[np.isfinite(s.y)]) for s in drawn]
     drawn = [series for series in drawn if len(series.y)]
     if not drawn:
@@ -140,7 +140,8 @@ def _about_error(facts: Facts, drawn: list[Series]) -> str:
     return words
 
 
-def plot_health(estimator: object, ax: Axes | None = None) -> Axes:
+@plotted(60, _is_stream)
+def plot_health(facts: Facts) -> Chart:
     """Draw observed over expected squared residuals per batch; returns the axes.
 
     One curve compares the residuals of a batch with the error bars it was fitted with; the other
@@ -156,18 +157,6 @@ def plot_health(estimator: object, ax: Axes | None = None) -> Axes:
     >>> plot_health(model).get_ylabel()
     'observed / expected'
     """
-    return matplotlib(health(Facts.of(estimator)), ax)
-
-
-@on_page(60)
-def _health_of_a_stream(facts: Facts) -> Chart:
-    if facts.single:
-        raise SINGLE
-    return health(facts)
-
-
-def health(facts: Facts) -> Chart:
-    """Residuals over what was expected of them, 1 when all is well."""
     unseen = "squared error, unseen rows"
     if facts.task == "classification":
         unseen = "Brier score, unseen rows"
@@ -206,7 +195,8 @@ def sound_band(facts: Facts) -> tuple[float, float]:
     return max(0.0, 1.0 - reach), 1.0 + reach
 
 
-def plot_variance(estimator: object, ax: Axes | None = None) -> Axes:
+@plotted(70, _is_stream)
+def plot_variance(facts: Facts) -> Chart:
     """Draw the mean posterior variance of a coefficient per batch; returns the axes.
 
     Examples
@@ -218,18 +208,6 @@ def plot_variance(estimator: object, ax: Axes | None = None) -> Axes:
     >>> plot_variance(model).get_ylabel()
     'mean posterior variance'
     """
-    return matplotlib(variance(Facts.of(estimator)), ax)
-
-
-@on_page(70)
-def _variance_of_a_stream(facts: Facts) -> Chart:
-    if facts.single:
-        raise SINGLE
-    return variance(facts)
-
-
-def variance(facts: Facts) -> Chart:
-    """How far the coefficients are known, beside what theory predicts."""
     named = (("posterior", "mean_variance"), ("theory", "theory_variance"))
     drawn = [Series(name, facts.rows, facts.column(c)) for name, c in named if facts.has(c)]
     if not drawn:
@@ -247,7 +225,8 @@ def variance(facts: Facts) -> Chart:
     return Chart("Remaining uncertainty", words, Axis(_seen(facts)), y, drawn)
 
 
-def plot_hyper_parameters(estimator: object, ax: Axes | None = None) -> Axes:
+@plotted(80, lambda facts: _is_stream(facts) and facts.task != "clustering")
+def plot_hyper_parameters(facts: Facts) -> Chart:
     """Draw the learned parameters of prior and noise after each batch; returns the axes.
 
     Examples
@@ -259,18 +238,6 @@ def plot_hyper_parameters(estimator: object, ax: Axes | None = None) -> Axes:
     >>> plot_hyper_parameters(model).get_ylabel()
     'value'
     """
-    return matplotlib(hyper_parameters(Facts.of(estimator)), ax)
-
-
-@on_page(80)
-def _hyper_parameters_of_coefficients(facts: Facts) -> Chart:
-    if facts.single or facts.task == "clustering":  # whose noise has a chart of its own
-        raise SINGLE
-    return hyper_parameters(facts)
-
-
-def hyper_parameters(facts: Facts) -> Chart:
-    """Noise and prior as they were learned."""
     drawn = []
     for name, value in facts.history[-1].items():
         if not name.startswith(("prior_", "noise_")) and name != "noise":
