@@ -3,8 +3,9 @@ import json
 import pytest
 
 from miniamp.experiments.figure import Scale, Task, finished, load, names, run_all
+from miniamp.experiments.tables import deviation, rows_of
 
-ECHO = "miniamp.experiments.figure:echo"
+ECHO = rows_of
 
 
 def test_finished_tasks_are_not_run_again(tmp_path):
@@ -28,8 +29,8 @@ def test_half_a_file_counts_as_not_run(tmp_path):
 
 
 def test_a_failure_is_told_and_what_was_done_stays(tmp_path):
-    good, bad = Task("p", ECHO, {"value": 1}), Task("p", "miniamp.experiments.figure:none", {})
-    with pytest.raises(AttributeError):
+    good, bad = Task("p", ECHO, {"value": 1}), Task("p", deviation, {})
+    with pytest.raises(TypeError):
         run_all([good, bad], tmp_path, 1)
     assert finished(good, tmp_path) == [{"value": 1}]
 

@@ -12,7 +12,7 @@ from miniamp.channels import Channel
 from miniamp.designs import Averaged
 from miniamp.evidence import Batch
 from miniamp.experiments import look
-from miniamp.experiments.figure import Figure, Scale, Tables, Task
+from miniamp.experiments.figure import Figure, Scale, Tables, Task, every
 from miniamp.experiments.streaming import MINI_AMP, THEORY, seeded
 from miniamp.experiments.tables import Claim, Row, medians
 from miniamp.posterior import Posterior
@@ -21,7 +21,6 @@ from miniamp.priors import ScalarPrior
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-HERE = "miniamp.experiments.beyond_drift"
 ALPHA_B = 0.5
 FACTORS = (0.5, 0.7, 0.8, 0.9, 0.95)
 BEST = "best"
@@ -57,21 +56,12 @@ def tasks(scale: Scale) -> list[Task]:
     """Theory, then one task for each model, factor and seed."""
     size = scale.choose(2000, 300)
     factors = scale.choose(FACTORS, (0.7, 0.9))
-    found = [
-        Task("errors", f"{HERE}:predicted", {"model": model, "points": scale.choose(40, 9)})
-        for model in MODELS
-    ]
-    found += [
-        Task(
-            "errors",
-            f"{HERE}:simulated",
-            {"model": model, "forget": forget, "seed": seed, "size": size},
-        )
-        for seed in scale.realisations(10, 2)
-        for model in MODELS
-        for forget in factors
-    ]
-    return found
+    return every(
+        "errors", predicted, model=MODELS, points=scale.choose(40, 9)
+    ) + every(
+        "errors", simulated,
+        seed=scale.realisations(10, 2), model=MODELS, forget=factors, size=size,
+    )  # fmt: skip
 
 
 def predicted(model: str, points: int) -> list[Row]:

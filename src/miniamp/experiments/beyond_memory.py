@@ -13,7 +13,7 @@ from miniamp.arrays import Array
 from miniamp.datasets import Problem, ensembles, glm_stream
 from miniamp.evidence import Batch, RobustBatch
 from miniamp.experiments import look
-from miniamp.experiments.figure import Figure, Scale, Tables, Task
+from miniamp.experiments.figure import Figure, Scale, Tables, Task, every
 from miniamp.experiments.streaming import MINI_AMP, absorbed
 from miniamp.experiments.tables import Claim, Row, Table, medians
 from miniamp.posterior import Posterior
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-HERE = "miniamp.experiments.beyond_memory"
 PRIOR, CHANNEL = priors.GaussBernoulli(rho=0.2), channels.Gaussian(var=1e-2)
 ALPHA_B, BATCHES = 0.25, 12
 #: Remembered rows over coefficients.
@@ -48,11 +47,7 @@ FOUND = 3.0
 def tasks(scale: Scale) -> list[Task]:
     """One task per design and seed."""
     size = scale.choose(400, 120)
-    return [
-        Task(design, f"{HERE}:compared", {"design": design, "seed": seed, "size": size})
-        for seed in scale.realisations(10, 3)
-        for design in DESIGNS
-    ]
+    return every("design", compared, seed=scale.realisations(10, 3), design=DESIGNS, size=size)
 
 
 def compared(design: str, seed: int, size: int) -> list[Row]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from miniamp import channels, priors, theory
 from miniamp.channels import Channel
 from miniamp.experiments import look
-from miniamp.experiments.figure import Figure, Scale, Tables, Task
+from miniamp.experiments.figure import Figure, Scale, Tables, Task, every
 from miniamp.experiments.streaming import MINI_AMP, THEORY, curve_rows, realisation
 from miniamp.experiments.tables import CLOSE, CLOSE_QUICK, Claim, Row, Table, deviation
 from miniamp.priors import ScalarPrior
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
     from matplotlib.lines import Line2D
 
-HERE = "miniamp.experiments.beyond_parts"
 SIZES, ALPHA_MAX = (0.25, 0.5, 1.0), 4.0
 
 
@@ -48,18 +47,12 @@ def tasks(scale: Scale) -> list[Task]:
     """Theory, then one task per model, batch size and seed."""
     size = scale.choose(2000, 400)
     sizes = scale.choose(SIZES, (0.5, 1.0))
-    found = [
-        Task(model, f"{HERE}:predicted", {"model": model, "alpha_b": a})
-        for model in MODELS
-        for a in sizes
-    ]
-    found += [
-        Task(model, f"{HERE}:simulated", {"model": model, "alpha_b": a, "seed": seed, "size": size})
-        for seed in scale.realisations(10, 3)
-        for model in MODELS
-        for a in sizes
-    ]
-    return found
+    return every(
+        "model", predicted, model=MODELS, alpha_b=sizes
+    ) + every(
+        "model", simulated,
+        seed=scale.realisations(10, 3), model=MODELS, alpha_b=sizes, size=size,
+    )  # fmt: skip
 
 
 def predicted(model: str, alpha_b: float) -> list[Row]:

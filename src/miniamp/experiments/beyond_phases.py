@@ -14,7 +14,6 @@ from miniamp.experiments.tables import Claim, Row, rows_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-HERE = "miniamp.experiments.beyond_phases"
 PRIOR, CHANNEL = priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-8)
 
 
@@ -24,10 +23,10 @@ def tasks(scale: Scale) -> list[Task]:
     points = scale.choose(161, 41)
     return [
         *(
-            Task("errors", f"{HERE}:strip", {"rho": [float(r) for r in part], "points": points})
+            Task("errors", strip, {"rho": [float(r) for r in part], "points": points})
             for part in np.array_split(levels, 5)
         ),
-        Task("edges", f"{HERE}:edges", {"rho": [float(r) for r in levels]}),
+        Task("edges", edges, {"rho": [float(r) for r in levels]}),
     ]
 
 
@@ -44,17 +43,11 @@ def strip(rho: list[float], points: int) -> list[Row]:
 
 def edges(rho: list[float]) -> list[Row]:
     """Where exact inference, and where AMP, finds the signal."""
-    rows: list[Row] = []
-    for level in rho:
-        found = theory.transitions(PRIOR.replaced(rho=level), CHANNEL)
-        rows.append(
-            {
-                "rho": level,
-                "information": np.nan if found.information is None else found.information,
-                "spinodal": np.nan if found.spinodal is None else found.spinodal,
-            }
-        )
-    return rows
+    found = [theory.transitions(PRIOR.replaced(rho=level), CHANNEL) for level in rho]
+    # None, where there is no transition, becomes nan.
+    information = np.array([each.information for each in found], dtype=float)
+    spinodal = np.array([each.spinodal for each in found], dtype=float)
+    return rows_of(rho=rho, information=information, spinodal=spinodal)
 
 
 def draw(tables: Tables) -> Canvas:

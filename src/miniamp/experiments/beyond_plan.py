@@ -8,13 +8,12 @@ import numpy as np
 
 from miniamp import channels, priors, theory
 from miniamp.experiments import look
-from miniamp.experiments.figure import Figure, Scale, Tables, Task
+from miniamp.experiments.figure import Figure, Scale, Tables, Task, every
 from miniamp.experiments.tables import Claim, Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-HERE = "miniamp.experiments.beyond_plan"
 PRIOR = priors.GaussBernoulli(rho=0.3)
 NOISES = (1e-8, 1e-3, 1e-2)
 #: The error to reach: one percent of the prior variance.
@@ -25,34 +24,22 @@ LINE, PICK, OFFLINE, ONLINE = "stream", "pick", "offline", "online"
 
 def tasks(scale: Scale) -> list[Task]:
     """One task per noise level."""
-    points = scale.choose(80, 24)
-    return [Task("rows", f"{HERE}:needed", {"noise": n, "points": points}) for n in NOISES]
+    return every("rows", needed, noise=NOISES, points=scale.choose(80, 24))
 
 
 def needed(noise: float, points: int) -> list[Row]:
     """Rows over coefficients until the error is TARGET, for batches of every size."""
     model = PRIOR, channels.Gaussian(var=noise)
     plan = theory.plan(*model, features=FEATURES, target_mse=TARGET)
-    offline = plan.fewest_rows
-    online = plan.choices[-1]
-    assert offline.rows is not None
-    assert online.rows is not None
-    most = offline.rows / FEATURES
-    rows: list[Row] = [
-        {"kind": OFFLINE, "noise": noise, "alpha_b": most, "alpha": most},
-        {"kind": ONLINE, "noise": noise, "alpha_b": 0.0, "alpha": online.rows / FEATURES},
-    ]
-    if plan.pick.rows is not None:
-        rows.append(
-            {
-                "kind": PICK,
-                "noise": noise,
-                "alpha_b": plan.pick.alpha_b,
-                "alpha": plan.pick.rows / FEATURES,
-            }
-        )
+    rows: list[Row] = []
+    ways = {OFFLINE: plan.fewest_rows, ONLINE: plan.choices[-1], PICK: plan.pick}
+    for kind, way in ways.items():
+        assert way.rows is not None
+        rows.append({"kind": kind, "noise": noise, "alpha_b": way.alpha_b})
+        rows[-1]["alpha"] = way.rows / FEATURES
+    most, online = (float(row["alpha"]) for row in rows[:2])
     for a in np.geomspace(0.01, most * 1.3, points):
-        number = int(np.ceil(1.1 * online.rows / FEATURES / a)) + 1
+        number = int(np.ceil(1.1 * online / a)) + 1
         reached = theory.learning_curve(*model, float(a), batches=number).reaches(TARGET)
         rows.append({"kind": LINE, "noise": noise, "alpha_b": float(a), "alpha": reached or np.nan})
     return rows
@@ -71,22 +58,11 @@ def draw(tables: Tables) -> Canvas:
         )  # fmt: skip
         online = own.where(kind=ONLINE)["alpha"][0]
         ax.plot([0.008], [online], marker="<", color=style.colour, ms=7, clip_on=False)
-        best = own.where(kind=OFFLINE)
+        best, pick = own.where(kind=OFFLINE), own.where(kind=PICK)
+        ax.plot(best["alpha_b"], best["alpha"], "o", color=style.colour, mfc="none", ms=17, mew=1.5)
         ax.plot(
-            best["alpha_b"],
-            best["alpha"],
-            marker="o",
-            color=style.colour,
-            mfc="none",
-            ms=17,
-            mew=1.5,
-            ls="none",
+            pick["alpha_b"], pick["alpha"], "*", color=style.colour, mec="black", ms=13, zorder=4
         )
-        pick = own.where(kind=PICK)
-        ax.plot(
-            pick["alpha_b"], pick["alpha"], marker="*", color=style.colour, mec="black", ms=13,
-            ls="none", zorder=4,
-        )  # fmt: skip
     ax.plot([], [], "<", color="0.4", label="one row at a time")
     ax.plot([], [], "o", color="0.4", mfc="none", mew=1.5, ms=10, label="all rows at once")
     ax.plot([], [], "*", color="0.4", mec="black", ms=11, label="the planner's pick")

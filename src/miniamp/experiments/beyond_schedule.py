@@ -15,7 +15,7 @@ from miniamp.datasets import glm_stream
 from miniamp.designs import Averaged
 from miniamp.evidence import Batch
 from miniamp.experiments import look
-from miniamp.experiments.figure import Figure, Scale, Tables, Task
+from miniamp.experiments.figure import Figure, Scale, Tables, Task, every
 from miniamp.experiments.streaming import MINI_AMP, STOP, THEORY, seeded
 from miniamp.experiments.tables import Claim, Row, medians, rows_of
 from miniamp.posterior import Posterior
@@ -24,7 +24,6 @@ from miniamp.theory import ConvergedBatch, Law
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-HERE = "miniamp.experiments.beyond_schedule"
 PRIOR, CHANNEL = priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-4)
 ROWS, LARGEST = 1.2, 0.55
 #: Every size is a multiple of this, so that all plans see the same rows.
@@ -43,14 +42,10 @@ PLANS = {
 def tasks(scale: Scale) -> list[Task]:
     """The schedule and its theory, then one task for each plan and seed."""
     size = scale.choose(2000, 400)
-    plans = [*PLANS, BEST]
-    found = [Task("errors", f"{HERE}:predicted", {"plan": plan}) for plan in plans]
-    found += [
-        Task("errors", f"{HERE}:simulated", {"plan": plan, "seed": seed, "size": size})
-        for seed in scale.realisations(10, 3)
-        for plan in plans
-    ]
-    return found
+    plans = (*PLANS, BEST)
+    return every("errors", predicted, plan=plans) + every(
+        "errors", simulated, seed=scale.realisations(10, 3), plan=plans, size=size
+    )
 
 
 @cache

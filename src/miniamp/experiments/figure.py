@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -55,31 +56,51 @@ Tables = Mapping[str, Table]
 
 @dataclass(frozen=True)
 class Task:
-    """A piece of work: a function by its address, and what it is given.
+    """A piece of work: a function, and what it is given.
 
     Examples
     --------
-    >>> Task("panel", "miniamp.experiments.figure:echo", {"value": 3}).run()
+    >>> from miniamp.experiments.tables import rows_of
+    >>> Task("panel", rows_of, {"value": 3}).run()
     [{'value': 3}]
     """
 
     panel: str  #: the table that its rows go to
-    work: str  #: "module:function"; the function takes `given` by name and returns rows
+    work: Callable[..., list[Row]]  #: a module's function: takes `given` by name, returns rows
     #: Numbers and words only, since they are its identity on disk.
     given: dict[str, object] = field(default_factory=dict)
 
     def run(self) -> list[Row]:
         """The rows, computed here and now."""
-        module, name = self.work.split(":")
-        rows: list[Row] = getattr(importlib.import_module(module), name)(**self.given)
-        return rows
+        return self.work(**self.given)
+
+    @property
+    def address(self) -> str:
+        """The function's name in full."""
+        return f"{self.work.__module__}:{self.work.__qualname__}"
 
     @property
     def file(self) -> str:
         """Where its rows are kept: another setting is another task."""
-        identity = json.dumps([self.work, self.given], sort_keys=True)
+        identity = json.dumps([self.address, self.given], sort_keys=True)
         digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
         return f"{self.panel}-{digest}.json"
+
+
+def every(panel: str, work: Callable[..., list[Row]], **given: object) -> list[Task]:
+    """A task for each combination of what is given as a tuple, a range or a dict; last ones first.
+
+    The panel may be named by what is given: "model" stands for the value of model.
+
+    Examples
+    --------
+    >>> from miniamp.experiments.tables import rows_of
+    >>> [task.given for task in every("left", rows_of, seed=range(2), size=5)]
+    [{'seed': 0, 'size': 5}, {'seed': 1, 'size': 5}]
+    """
+    axes = [v if isinstance(v, (tuple, range, Mapping)) else (v,) for v in given.values()]
+    chosen = (dict(zip(given, values, strict=True)) for values in product(*axes))
+    return [Task(str(one.get(panel, panel)), work, one) for one in chosen]
 
 
 @dataclass(frozen=True)
@@ -120,8 +141,7 @@ def load(name: str) -> Figure:
     """The figure of a name, such as "figure1"."""
     (found,) = names(name)
     module = importlib.import_module(f"miniamp.experiments.{found.replace('-', '_')}")
-    figure: Figure = module.FIGURE
-    return figure
+    return module.FIGURE  # type: ignore[no-any-return]  # a module's attribute has any type
 
 
 def reproduce(
@@ -182,11 +202,6 @@ def picture(name: str, out: Path, scale: Scale) -> list[Claim]:
     return claims
 
 
-def echo(**given: object) -> list[Row]:
-    """One row, of what was given."""
-    return [given]
-
-
 def finished(task: Task, parts: Path) -> list[Row] | None:
     """The rows of a task that was run before, or None."""
     path = parts / task.file
@@ -233,7 +248,7 @@ def _run_and_keep(task: Task, parts: Path) -> None:
     start = time.process_time()  # of one thread: what it takes on a machine that is free
     rows = task.run()
     kept = {
-        "work": task.work,
+        "work": task.address,
         "given": task.given,
         "seconds": round(time.process_time() - start, 3),
         "rows": rows,

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-HERE = "miniamp.experiments.figure1"
 MMSE, OFFLINE, ONLINE = "MMSE", "offline", "online"
 THRESHOLD = "threshold"
 
@@ -103,9 +102,9 @@ STYLES = {a: look.style(i) for i, a in enumerate((*SIZES, 0.25))}
 def tasks(scale: Scale) -> list[Task]:
     """Theory first, then one task per panel, batch size and seed."""
     size = scale.choose(2000, 500)
-    found = [Task(panel, f"{HERE}:predicted", {"panel": panel}) for panel in PANELS]
+    found = [Task(panel, predicted, {"panel": panel}) for panel in PANELS]
     found += [
-        Task(name, f"{HERE}:thresholds", {"panel": name, "batches": batches})
+        Task(name, thresholds, {"panel": name, "batches": batches})
         for name, batches in (("left", 6), ("centre", 6), ("right", scale.choose(16, 6)))
     ]
     # Seed by seed over all panels: what is done when a run is cut short is whole for fewer seeds.
@@ -115,7 +114,7 @@ def tasks(scale: Scale) -> list[Task]:
             found += [
                 Task(
                     name,
-                    f"{HERE}:simulated",
+                    simulated,
                     {"panel": name, "alpha_b": a, "seed": seed, "size": size, "algorithm": kind},
                 )
                 for kind, a in streams

@@ -9,14 +9,13 @@ import numpy as np
 from miniamp import channels, priors, theory
 from miniamp.arrays import Array
 from miniamp.experiments import look
-from miniamp.experiments.figure import Figure, Scale, Tables, Task
+from miniamp.experiments.figure import Figure, Scale, Tables, Task, every
 from miniamp.experiments.tables import Claim, Row, Table, rows_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-HERE = "miniamp.experiments.figure2"
 PRIOR, CHANNEL = priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-8)
 ALPHA_B, SHOWN = 0.35, 5
 STEP = 0.15
@@ -34,10 +33,10 @@ def tasks(scale: Scale) -> list[Task]:
     points = scale.choose(600, 200)
     sizes = np.round(np.linspace(0.25, 0.5, scale.choose(126, 26)), 6)
     return [
-        *(Task("left", f"{HERE}:landscape", {"batch": k, "points": points}) for k in _batches()),
-        Task("edges", f"{HERE}:edges", {}),
+        *every("left", landscape, batch=_batches(), points=points),
+        Task("edges", edges, {}),
         *(
-            Task("right", f"{HERE}:strip", {"sizes": [float(a) for a in part]})
+            Task("right", strip, {"sizes": [float(a) for a in part]})
             for part in np.array_split(sizes, 6)
         ),
     ]

@@ -8,7 +8,7 @@ import numpy as np
 
 from miniamp import priors
 from miniamp.experiments import clustering, look
-from miniamp.experiments.figure import Figure, Scale, Tables, Task
+from miniamp.experiments.figure import Figure, Scale, Tables, Task, every
 from miniamp.experiments.streaming import MINI_AMP, THEORY
 from miniamp.experiments.tables import Claim, Table, medians
 from miniamp.theory import lowrank
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-CLUSTERING = "miniamp.experiments.clustering"
 TITLES = {
     "mnist": "MNIST 0, 1, 2",
     "newsgroups": "20 newsgroups, all words",
@@ -41,27 +40,21 @@ def tasks(scale: Scale) -> list[Task]:
     """Theory, then instances of the mixture, then orders of the real data, where there are data."""
     size = scale.choose(1000, 400)
     found = [
-        Task("mixture", f"{CLUSTERING}:predicted", {"alpha_b": a, "seed": seed})
+        Task("mixture", clustering.predicted, {"alpha_b": a, "seed": seed})
         for seed in (0.0, clustering.SEED)
         for a in clustering.SIZES
         if seed == 0.0 or a < clustering.ALPHA_C
     ]
-    found += [
-        Task("mixture", f"{CLUSTERING}:simulated", {"alpha_b": a, "seed": seed, "size": size})
-        for seed in scale.realisations(100, 4)
-        for a in clustering.SIZES
-    ]
-    found += [
-        Task("growth", f"{CLUSTERING}:grown", {"alpha_b": SLOW, "seed": seed, "size": size})
-        for seed in scale.realisations(100, 4)
-    ]
+    seeds = scale.realisations(100, 4)
+    found += every("mixture", clustering.simulated, seed=seeds, alpha_b=clustering.SIZES, size=size)
+    found += every("growth", clustering.grown, seed=seeds, alpha_b=SLOW, size=size)
     sets = [data for data in clustering.DATA if clustering.available(data)]
     if scale.quick:
         sets = sets[:2]
     found += [
         Task(
             data,
-            f"{CLUSTERING}:presented",
+            clustering.presented,
             {"data": data, "method": method, "seed": seed, "samples": scale.choose(None, 3000)},
         )
         for seed in scale.realisations(100, 3)

@@ -9,14 +9,13 @@ import numpy as np
 from miniamp import channels, priors, theory
 from miniamp.absorb import Stop
 from miniamp.experiments import look
-from miniamp.experiments.figure import Figure, Scale, Tables, Task
+from miniamp.experiments.figure import Figure, Scale, Tables, Task, every
 from miniamp.experiments.streaming import MINI_AMP, STOP, THEORY, curve_rows, realisation
 from miniamp.experiments.tables import CLOSE, CLOSE_QUICK, Claim, Row, Table, deviation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-HERE = "miniamp.experiments.figure4"
 PRIOR, CHANNEL = priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-8)
 ALPHA_B, BATCHES = 0.35, 8
 
@@ -43,13 +42,9 @@ NEAR, FEELS = np.array([4.0, 5.0]), 25
 def tasks(scale: Scale) -> list[Task]:
     """Theory first, then one task per limit and seed."""
     size = scale.choose(2000, 500)
-    return [
-        Task("errors", f"{HERE}:predicted", {"t_max": t}) for t in ITERATIONS
-    ] + [
-        Task("errors", f"{HERE}:simulated", {"t_max": t, "seed": seed, "size": size})
-        for seed in scale.realisations(10, 4)
-        for t in ITERATIONS
-    ]  # fmt: skip
+    return every("errors", predicted, t_max=ITERATIONS) + every(
+        "errors", simulated, seed=scale.realisations(10, 4), t_max=ITERATIONS, size=size
+    )
 
 
 def predicted(t_max: int) -> list[Row]:

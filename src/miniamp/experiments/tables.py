@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -105,7 +106,7 @@ def _fits(row: Row, wanted: Row) -> bool:
         if isinstance(value, str):
             if cell != value:
                 return False
-        elif cell in ("", None) or not np.isclose(float(cell), value, rtol=1e-9, atol=0.0):
+        elif cell in ("", None) or not math.isclose(float(cell), value, rel_tol=1e-9):
             return False
     return True
 

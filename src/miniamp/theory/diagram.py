@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -123,7 +123,7 @@ def _needs(model: ScalarPrior | Channel, name: str, what: str, levels: str) -> N
 
 
 def _tracked(items: list[Model], progress: bool | None) -> Iterable[Model]:
-    """The items, with a progress bar while they are worked through."""
+    """The items, with a progress bar while they are worked through, where rich is installed."""
     if progress is None:
         progress = sys.stderr.isatty()
     if not progress:
@@ -132,13 +132,5 @@ def _tracked(items: list[Model], progress: bool | None) -> Iterable[Model]:
         from rich.console import Console
         from rich.progress import track
     except ImportError:
-        return _plainly(items)
+        return items
     return track(items, description="phase diagram", console=Console(stderr=True))
-
-
-def _plainly(items: list[Model]) -> Iterator[Model]:
-    for i, item in enumerate(items):
-        sys.stderr.write(f"\rphase diagram: {i}/{len(items)}")
-        sys.stderr.flush()
-        yield item
-    sys.stderr.write(f"\rphase diagram: {len(items)}/{len(items)}\n")
