@@ -19,7 +19,7 @@ import numpy as np
 
 import miniamp
 from miniamp.errors import MiniampError
-from miniamp.streams import formats, load, open_stream
+from miniamp.streams import load, open_stream, sources
 from miniamp.streams.container import MARK, VERSION
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -76,7 +76,7 @@ def repaired(content: bytes) -> bytes:
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    **{name: partial(read_format, name) for name in sorted(formats.formats())},
+    **{name: partial(read_format, name) for name in sorted(sources.formats())},
     "any": read_any,
     "checkpoint": load_checkpoint,
 }

@@ -6,15 +6,19 @@ nothing is checked again.
 
 from __future__ import annotations
 
+import importlib
 import operator
+from collections.abc import Iterable
 from datetime import date, timedelta
+from functools import cache
+from types import ModuleType
 from typing import Any, SupportsIndex, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from miniamp.arrays import Array, Given
-from miniamp.errors import InvalidInputError, InvalidTypeError
+from miniamp.errors import InvalidInputError, InvalidTypeError, MissingExtraError
 
 #: The largest finite number.
 MOST = float(np.finfo(np.float64).max)
@@ -24,6 +28,9 @@ MOST = float(np.finfo(np.float64).max)
 FORMED_BYTES = 1 << 30
 #: Objects that NumPy would count or read digits of, where numbers are meant.
 NO_NUMBERS = (str, bytes, date, timedelta, np.datetime64, np.timedelta64)
+
+#: The extra that has a package, where it is not `streams`.
+EXTRAS = {"duckdb": "sql", "redis": "redis", "confluent_kafka": "kafka", "sklearn": "sklearn"}
 
 
 def refuse(name: str, received: object, expected: str, remedy: str) -> InvalidInputError:
@@ -226,6 +233,45 @@ def generator(name: str, value: Given) -> np.random.Generator:
             "a numpy.random.Generator or an integer seed",
             "make one with numpy.random.default_rng(0)",
         ) from None
+
+
+def refuse_duplicates(names: Iterable[str], source: str) -> None:
+    """Refuse column names that occur more than once."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise refuse(source, f"the column name {name!r} twice", "different names", "rename one")
+        seen.add(name)
+
+
+@cache
+def needed(module: str, purpose: str) -> ModuleType:
+    """An optional dependency, or an error that names the extra to install.
+
+    Examples
+    --------
+    >>> needed("math", "reading numbers").pi
+    3.141592653589793
+    >>> needed("no_such_module", "reading Parquet")
+    Traceback (most recent call last):
+    ...
+    miniamp.errors.MissingExtraError: reading Parquet: expected the package no_such_module; ...
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        root = module.split(".", maxsplit=1)[0]
+        extra = EXTRAS.get(root, "streams")
+        raise MissingExtraError(
+            purpose, "", f"the package {root}", f'pip install "miniamp[{extra}]"'
+        ) from error
+
+
+def choice(name: str, value: object, allowed: tuple[object, ...]) -> None:
+    """Refuse a value that is none of the allowed ones."""
+    if not any(type(value) is type(one) and value == one for one in allowed):
+        *others, last = map(repr, allowed)
+        raise refuse(name, repr(value), f"{', '.join(others)} or {last}", "choose one")
 
 
 def _not_real(name: str, value: object) -> InvalidTypeError:

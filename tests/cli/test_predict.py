@@ -131,3 +131,15 @@ def test_rows_left_out_for_a_missing_value_are_told_by_number(models, run, comma
     assert ran.code == 0, ran.err
     rows = pd.read_csv("p.csv").row.tolist()
     assert rows == [n for n in range(1, len(lines)) if n != 3]
+
+
+def test_libsvm_with_fewer_features_than_the_model(folder, run):
+    """The option that the error about very many features names; the command line had none."""
+    rng = np.random.default_rng(0)
+    lines = [f"{a - b:.4f} 1:{a:.4f} 5:{b:.4f}" for a, b in rng.normal(size=(100, 2))]
+    (folder / "rows.svm").write_text("\n".join(lines))
+    (folder / "new.svm").write_text("0 1:1.0\n0 2:1.0\n")
+    assert run("fit", "rows.svm", "--target", "y", "--output", "svm.amp").code == 0
+    ran = run("predict", "svm.amp", "new.svm", "-o", "out.csv", "--n-features", 5)
+    assert ran.code == 0, ran.err
+    np.testing.assert_allclose(pd.read_csv("out.csv").prediction, [1.0, 0.0], atol=0.1)

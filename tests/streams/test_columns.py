@@ -18,7 +18,7 @@ import miniamp
 from miniamp import cli
 from miniamp.errors import InvalidInputError, MiniampWarning
 from miniamp.streams import Schema, open_stream
-from miniamp.streams.dates import DATE_PARTS, TIME_PARTS
+from miniamp.streams.cells import DATE_PARTS, TIME_PARTS
 
 DAYS = [dt.date(2019, 12, 30) + dt.timedelta(days=i) for i in range(12)]
 EXPECTED = np.array([(d - dt.date(2000, 1, 1)).days for d in DAYS], dtype=float)

@@ -21,9 +21,9 @@ import numpy as np
 import pytest
 
 import miniamp
-from miniamp import cli
+from miniamp import checks, cli
 from miniamp.errors import InvalidInputError, MissingExtraError
-from miniamp.streams import open_stream, pieces
+from miniamp.streams import open_stream
 
 ROWS = 240
 
@@ -228,7 +228,7 @@ def test_an_address_without_its_parts_is_refused(given):
 def test_the_extra_is_named(extra, monkeypatch):
     package = {"sql": "duckdb", "redis": "redis", "kafka": "confluent_kafka"}[extra]
     monkeypatch.setitem(sys.modules, package, None)
-    pieces.needed.cache_clear()
+    checks.needed.cache_clear()
     given = "sql:SELECT 1" if extra == "sql" else f"{extra}://127.0.0.1:1/rows"
     with pytest.raises(MissingExtraError, match=rf'pip install "miniamp\[{extra}\]"'):
         next(iter(open_stream(given, None, 50)))

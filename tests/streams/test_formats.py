@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from miniamp.errors import InvalidInputError
-from miniamp.streams import formats, open_stream
+from miniamp.streams import formats, open_stream, sources
 from miniamp.streams.formats.base import Format
 from miniamp.streams.pieces import MatrixPiece, NumberedNames
 
@@ -25,7 +25,7 @@ HEADS = {
 
 
 def test_every_exported_format_recognises_its_own_content():
-    known = formats.formats()
+    known = sources.formats()
     assert set(known) == set(HEADS)  # a new format needs a line above, to be proved here
     for name, head in HEADS.items():
         assert max(known.values(), key=lambda cls: cls.likeness(head)) is known[name]

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 
 import miniamp
-from miniamp.cli import options, summary
+from miniamp.cli import outputs
+from miniamp.cli.options import FILES, JSON, ModelFile, option, takes
 from miniamp.cli.run import State, feature_names, opened
 
-Top = Annotated[
-    int,
-    options.option(
-        None,
-        "NUMBER",
+
+class Own(JSON):
+    """Options of `inspect` alone."""
+
+    top: int = option(
+        10, None, "NUMBER",
         "Coefficients to list, strongest first; of clusters, features (at most 4).",
         min=0,
-    ),
-]
+    )  # fmt: skip
+    report: Path | None = option(None, FILES, "FILE", "Write an HTML report.")
 
 
-Report = Annotated[Path | None, options.optional(options.FILES, "FILE", "Write an HTML report.")]
-
-
-def inspect(
-    model: options.ModelFile,
-    top: Top = 10,
-    report: Report = None,
-    as_json: options.AsJSON = False,
-) -> None:
+@takes(Own)
+def inspect(model: ModelFile, **given: Any) -> None:
     """Show what a model is, what it was learned from, its strongest coefficients, and its health.
 
     Strongest means furthest from zero in units of their own uncertainty. Means and standard
@@ -40,6 +35,7 @@ def inspect(
 
     Example: miniamp inspect houses.amp --top 20 --report houses.html
     """
+    top, report = given["top"], given["report"]
     estimator, saved = opened(model)
     if saved is not None:
         names = feature_names(saved["reading"])
@@ -49,14 +45,14 @@ def inspect(
     if report is not None:
         estimator.feature_names_in_ = np.array(names, dtype=object)
         miniamp.report.write_report(estimator, report)
-    if as_json:
-        about = summary.described(estimator, names, top)
-        summary.write_json({**about, **_origin(saved), "history": estimator.history_})
+    if given["as_json"]:
+        about = outputs.described(estimator, names, top)
+        outputs.write_json({**about, **_origin(saved), "history": estimator.history_})
         return
     console = Console()
-    summary.show(estimator, names, console, top)
+    outputs.show(estimator, names, console, top)
     for name, value in _origin(saved).items():
-        text = f"{name}: {summary.shown(value)}"
+        text = f"{name}: {outputs.shown(value)}"
         if name == "position":
             text = f"read so far: {value:,} {'row' if value == 1 else 'rows'} of the source"
         console.print(text, soft_wrap=True, highlight=False)

@@ -13,21 +13,19 @@ from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Self, TypeVar, cast
+from typing import Self, TypeVar, cast
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 import miniamp
-from miniamp.cli import summary
-from miniamp.cli.reading import Options
+from miniamp.cli import outputs
+from miniamp.cli.options import Options
+from miniamp.cli.outputs import require_outputs
 from miniamp.cli.run import Run, options_of
-from miniamp.cli.writers import require_outputs
+from miniamp.cli.tasks import E, Task
 from miniamp.streams import lock
-
-if TYPE_CHECKING:
-    from miniamp.cli.run import Estimator
 
 T = TypeVar("T")
 
@@ -38,67 +36,60 @@ SIGNALLED = 128
 
 
 def execute(
-    kind: type[Run[Estimator]],
-    given: Mapping[str, object],
-    files: Mapping[str, tuple[str, Path | None]],
-    label: Callable[[Run[Estimator], Path], None] | None = None,
+    kind: Callable[[Options], Task[E]],
+    given: Options,
+    files: Mapping[str, str],
+    label: Callable[[Run[E], Path], None] | None = None,
 ) -> None:
     """Learn from a source, as the options say, and write what was asked for.
 
     Parameters
     ----------
     kind : class
-        Which run: of `fit` or of `cluster`.
+        Which task: that of `fit` or of `cluster`.
     given : dict
         All options, by name.
     files : dict
-        Option and path of the outputs: checkpoint, model, report, and labels where there are any.
+        The options that name the outputs: checkpoint, model, report, and labels.
     label : function of a run and a path, optional
         Writes the labels.
     """
-    source, as_json = str(given["source"]), bool(given["as_json"])
-    checkpoint, model, report = (files[name][1] for name in ("checkpoint", "model", "report"))
-    labels = files.get("labels", ("", None))[1]
-    new_rows = bool(given["new_rows"])
+    source, as_json, new_rows = str(given["source"]), given["as_json"], given["new_rows"]
+    paths: dict[str, Path | None] = {name: given[option] for name, option in files.items()}
+    checkpoint, model, report = (paths[name] for name in ("checkpoint", "model", "report"))
     if new_rows and checkpoint is None:
         raise typer.BadParameter("--new-rows resumes from a --checkpoint; name it")
-    require_outputs(dict(files.values()), source)
+    require_outputs({f"--{option}": given[option] for option in files.values()}, source)
     if report is not None:
         _ = miniamp.report  # what it lacks is reported before the work
     # From loading to the last save: two runs on one checkpoint would lose each other's rows.
     with nullcontext() if checkpoint is None else lock(checkpoint):
-        run = _opened(kind, checkpoint, source, options_of(given), new_rows, as_json)
-        if any(path is not None for _, path in files.values()):
+        task = kind(options_of(given))
+        if checkpoint is None or not checkpoint.exists():
+            run = Run(task, source)
+        else:
+            run = Run.resume(checkpoint, task, source, new_rows)
+            if not as_json:
+                _say(f"resumes from {checkpoint}, {run.resumed:,} rows learned")
+        if any(paths.values()):
             _ = run.files  # what is saved names the source as it was at the start
-        outcome = learned(run, checkpoint, cast(int, given["every"]), quiet=as_json)
+        outcome = learned(run, checkpoint, given["every"], quiet=as_json)
     if run.resumed and not outcome["rows_this_time"] and not as_json:
         again = "; to learn from the same rows twice, pipe them in with -" if new_rows else ""
-        sys.stderr.write(f"miniamp: nothing new: all rows of {source} were learned before{again}\n")
+        _say(f"nothing new: all rows of {source} were learned before{again}")
     if model is not None:
         run.save(model)
     if report is not None:
         miniamp.report.write_report(run.named(), report)
+    labels = paths.get("labels")
     if labels is not None and label is not None:
         label(run, labels)
-    written = {name: None if path is None else str(path) for name, (_, path) in files.items()}
-    _conclude(run, outcome, written, files["model"][0], as_json)
+    written = {name: None if path is None else str(path) for name, path in paths.items()}
+    _conclude(run, outcome, written, files["model"], as_json)
 
 
-def _opened(
-    kind: type[Run[Estimator]],
-    checkpoint: Path | None,
-    source: str,
-    options: Options,
-    new_rows: bool,
-    quiet: bool,
-) -> Run[Estimator]:
-    """The run of the checkpoint, where there is one, or a new run."""
-    if checkpoint is None or not checkpoint.exists():
-        return kind(source, options)
-    run = kind.resume(checkpoint, source, options, new_rows)
-    if not quiet:
-        sys.stderr.write(f"miniamp: resumes from {checkpoint}, {run.resumed:,} rows learned\n")
-    return run
+def _say(text: str) -> None:
+    sys.stderr.write(f"miniamp: {text}\n")
 
 
 @contextmanager
@@ -111,7 +102,7 @@ def watched(checkpoint: Path | None) -> Iterator[None]:
     with subprocess.Popen(words, start_new_session=True) as page:
         try:
             yield
-            sys.stderr.write("miniamp: the page stays until Ctrl-C\n")
+            _say("the page stays until Ctrl-C")
             page.wait()
         except KeyboardInterrupt:
             pass
@@ -119,9 +110,7 @@ def watched(checkpoint: Path | None) -> Iterator[None]:
             page.terminate()
 
 
-def learned(
-    run: Run[Estimator], checkpoint: Path | None, every: int, quiet: bool
-) -> dict[str, float]:
+def learned(run: Run[E], checkpoint: Path | None, every: int, quiet: bool) -> dict[str, float]:
     """Learn all rows that are left, saving every few batches; returns times and counts.
 
     Interrupted, it saves what there is, says how to resume, and ends the program.
@@ -132,7 +121,7 @@ def learned(
             try:
                 for k, batch in enumerate(interruption.until(stream), start=1):
                     run.learn(batch)
-                    watch.advance(batch.rows, run.progress())
+                    watch.advance(batch.rows, run.task.progress(run.estimator))
                     if k % every == 0:
                         run.keep(checkpoint)
             except KeyboardInterrupt:  # the second one: this batch is not learned
@@ -149,30 +138,29 @@ def learned(
     }
 
 
-def _stopped(run: Run[Estimator], checkpoint: Path | None, number: int) -> None:
+def _stopped(run: Run[E], checkpoint: Path | None, number: int) -> None:
     """Save what there is, and say how to resume."""
     what = "interrupted" if number == signal.SIGINT else "terminated"
-    what = f"miniamp: {what} after {run.rows:,} rows"
+    what = f"{what} after {run.rows:,} rows"
     if checkpoint is None:
-        sys.stderr.write(f"{what}, nothing was kept; with --checkpoint m.amp it could resume\n")
+        _say(f"{what}, nothing was kept; with --checkpoint m.amp it could resume")
         return
     run.keep(checkpoint)
     how = "pipe in the same rows again" if run.source == "-" else "run the same command again"
-    place = shlex.quote(str(checkpoint))
-    sys.stderr.write(f"{what}, saved in {place}; {how} to resume\n")
+    _say(f"{what}, saved in {shlex.quote(str(checkpoint))}; {how} to resume")
 
 
 def _conclude(
-    run: Run[Estimator],
+    run: Run[E],
     outcome: dict[str, float],
     written: dict[str, str | None],
     model_option: str,
     as_json: bool,
 ) -> None:
     if as_json:
-        summary.write_json(
+        outputs.write_json(
             {
-                **summary.described(run.estimator, run.feature_names),
+                **outputs.described(run.estimator, run.feature_names),
                 "source": run.source,
                 "batch_rows": run.batch_rows,
                 "rows_resumed": run.resumed,
@@ -184,7 +172,7 @@ def _conclude(
         return
     # Labels on standard output are for programs: what is for people goes to stderr.
     console = Console(stderr="-" in written.values())
-    summary.show(run.estimator, run.feature_names, console)
+    outputs.show(run.estimator, run.feature_names, console)
     rows = outcome["rows_this_time"]
     console.print(
         f"{rows:,} {'row' if rows == 1 else 'rows'} in {outcome['seconds']:.1f} s, "
@@ -193,9 +181,9 @@ def _conclude(
     )
     for name, path in written.items():
         if path not in (None, "-"):
-            console.print(f"{name}: {summary.shown(path)}", soft_wrap=True, highlight=False)
+            console.print(f"{name}: {outputs.shown(path)}", soft_wrap=True, highlight=False)
     if not any(written.values()):
-        console.print(f"the model was not saved; write it with {model_option} m.amp")
+        console.print(f"the model was not saved; write it with --{model_option} m.amp")
 
 
 class Interruption:
@@ -309,4 +297,4 @@ class Watch:
             self._bar.update(self._task, description=line, completed=self._resumed + self.fresh)
         elif not self._quiet and time.perf_counter() - self._shown > PAUSE:
             self._shown = time.perf_counter()
-            sys.stderr.write(f"miniamp: {line}\n")
+            _say(line)

@@ -1,11 +1,15 @@
-"""The options that commands share, with their help, and how their values are read."""
+"""The options that commands share, with their help and defaults, and how their values are read.
+
+An option is declared once, in the group it belongs to; `takes` gives a command whole groups.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar, get_type_hints
 
 import typer
 
@@ -14,17 +18,57 @@ from miniamp.channels.base import Channel
 from miniamp.errors import InvalidInputError
 from miniamp.parametric import Parametric
 from miniamp.priors import ScalarPrior
+from miniamp.streams.sources import connections, formats
 
+C = TypeVar("C", bound=Callable[..., None])
 P = TypeVar("P", bound=Parametric)
 MODEL, ROWS, FILES = "The model", "The rows", "Files and output"
 
-TaskName = StrEnum("TaskName", "auto regression classification")
-SolverName = StrEnum("SolverName", "auto amp robust")
-ConflictRule = StrEnum("ConflictRule", "adapt skip raise")
+MissingRule = StrEnum("MissingRule", "error mean drop")
+UnknownRule = StrEnum("UnknownRule", "error ignore")
+DecimalSign = StrEnum("DecimalSign", "point comma")
+FormatName = StrEnum("FormatName", sorted(formats()))  # type: ignore[misc]  # found by export
+#: Formats that can be read from standard input.
+PIPED = sorted(name for name, cls in formats().items() if cls.piped)
 
+#: Options by name.
+Options: TypeAlias = dict[str, Any]
+#: Options that are lists, a,b,c.
+LISTS = ("classes", "columns", "categorical", "keep")
+#: Options of formats and connections.
+READING = (
+    "format",
+    *dict.fromkeys(
+        name for kind in (*formats().values(), *connections().values()) for name in kind.options
+    ),
+)
 #: Priors and channels by name.
 PRIORS: dict[str, type[ScalarPrior]] = priors.by_name()
 CHANNELS = channels.by_name()
+
+
+def takes(*groups: type) -> Callable[[C], C]:
+    """Let a command take the options of these groups beside its own; its `**given` gets them.
+
+    An option of its own replaces that of a group.
+    """
+
+    def decorated(command: C) -> C:
+        found = {
+            name: Parameter(
+                name, Parameter.KEYWORD_ONLY, default=getattr(group, name), annotation=kind
+            )
+            for group in groups
+            for name, kind in get_type_hints(group).items()
+        }
+        own = signature(command, eval_str=True).parameters.values()
+        found |= {p.name: p for p in own if p.kind is not p.VAR_KEYWORD}
+        parameters = sorted(found.values(), key=lambda parameter: parameter.kind)
+        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {p.name: p.annotation for p in parameters}
+        return command
+
+    return decorated
 
 
 def auto_or_count(least: int) -> Callable[[str], str]:
@@ -50,26 +94,27 @@ def within(low: float, high: float, closed: bool = False) -> Callable[[float | N
     return checked
 
 
-def _auto_or_share(value: str | None) -> str | None:
-    """A check of an option that takes "auto" or a number above 0 and at most 1."""
-    if value is not None and value != "auto":
-        try:
-            within(0, 1, closed=True)(float(value))
-        except ValueError:
-            raise typer.BadParameter(f"got {value!r}, expected auto or a number") from None
-    return value
+def option(
+    default: object, panel: str | None, metavar: str | None, text: str, *names: str, **more: Any
+) -> Any:
+    """An option; the help shows its default where it has one."""
+    shown = default is not None and default is not ...
+    return typer.Option(
+        default, *names, metavar=metavar, help=text, rich_help_panel=panel,
+        show_default=shown, **more,
+    )  # fmt: skip
 
 
-def option(panel: str | None, metavar: str | None, text: str, *names: str, **more: Any) -> Any:
-    """An option; without a default in the help where it has none."""
-    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=panel, **more)
-
-
-def optional(panel: str | None, metavar: str, text: str, *names: str, **more: Any) -> Any:
-    """An option that may be left out."""
-    return option(panel, metavar, text, *names, show_default=False, **more)
-
-
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help=f"A file ({', '.join(FormatName)}); a folder or pattern of such files; - for standard "
+        f"input ({', '.join(PIPED)}); or an address: 'sql:SELECT ...', "
+        "redis://host:port/stream, kafka://broker:port/topic.",
+        show_default=False,
+    ),
+]
 ModelFile = Annotated[
     Path,
     typer.Argument(
@@ -78,107 +123,105 @@ ModelFile = Annotated[
         show_default=False,
     ),
 ]
-Watch = Annotated[
-    bool,
-    option(FILES, None, "Show in the browser how it goes; needs --checkpoint.", "--watch"),
-]
-AsJSON = Annotated[bool, option(FILES, None, "Print JSON, and no progress.", "--json")]
 
-# What is learned.
-Target = Annotated[
-    str, option(None, "COLUMN", "The column to predict: its name, or #3 for its number (from 0).")
-]
-Task = Annotated[
-    TaskName,
-    option(
-        None, "TASK", "regression, classification, or auto: text or two whole numbers are classes."
-    ),
-]
-Prior = Annotated[
-    str,
-    option(
-        MODEL,
-        "PRIOR",
-        f"{', '.join(PRIORS)}: learned from the rows; or fixed with numbers, such as "
-        "sparse:rho=0.1,var=2; or auto: gaussian, laplace or sparse, whichever suits the rows.",
-    ),
-]
-Noise = Annotated[
-    str,
-    option(
-        MODEL,
-        "NOISE",
-        "learn, a variance, or a channel: student-t:df=4 (outliers), poisson (counts), logistic.",
-    ),
-]
-Memory = Annotated[
-    str,
-    option(
-        MODEL,
-        "ROWS",
-        "Remembered rows, which keep correlations between batches: auto, or 0 for none.",
-        callback=auto_or_count(0),
-    ),
-]
-Solver = Annotated[
-    SolverName,
-    option(
-        MODEL, "SOLVER", "amp for independent features, robust for any; auto looks at the rows."
-    ),
-]
-Forget = Annotated[
-    str | None,
-    optional(
-        MODEL,
-        "FACTOR",
-        "For drifting streams: the weight of earlier batches is multiplied by this with every "
-        "batch, such as 0.95; or auto: learned from the stream.",
-        callback=_auto_or_share,
-    ),
-]
-HalfLife = Annotated[
-    float | None,
-    optional(
-        MODEL,
-        "ROWS",
-        "The same as a number of rows after which earlier ones count half.",
-        callback=within(0, float("inf")),
-    ),
-]
-OnConflict = Annotated[
-    ConflictRule,
-    option(
-        MODEL,
-        "RULE",
-        "For a batch that contradicts what was learned: adapt learns what it can, skip leaves it "
-        "out, raise stops.",
-    ),
-]
-Intercept = Annotated[
-    bool, option(MODEL, None, "Whether to add an intercept.", "--intercept/--no-intercept")
-]
-Classes = Annotated[
-    str | None,
-    optional(MODEL, "LIST", "All classes, a,b,c; by default those of the first rows."),
-]
 
-# Files.
-Checkpoint = Annotated[
-    Path | None,
-    optional(FILES, "FILE", "Keep the state here; the same command resumes from it, bit for bit."),
-]
-Every = Annotated[int, option(FILES, "BATCHES", "Batches between two checkpoints.", min=1)]
-NewRows = Annotated[
-    bool,
-    option(
-        FILES, None, "Resume from the checkpoint with another source: all its rows are new.",
+class JSON:
+    """For commands that print a result."""
+
+    as_json: bool = option(False, FILES, None, "Print JSON, and no progress.", "--json")
+
+
+class Reading:
+    """How a source is read; what `predict` takes too."""
+
+    missing: MissingRule = option(
+        MissingRule.error, ROWS, "RULE",
+        "For a missing value: error stops, mean inserts the column's mean, drop skips the row.",
+    )  # fmt: skip
+    unknown: UnknownRule = option(
+        UnknownRule.error, ROWS, "RULE",
+        "For a category that was not in the first rows: error stops, ignore counts it as none.",
+    )  # fmt: skip
+    format_: FormatName | None = option(
+        None, ROWS, "FORMAT", f"{', '.join(FormatName)}, if the name does not tell.", "--format"
+    )
+    delimiter: str | None = option(
+        None, ROWS, "SEPARATOR", "The separator of a CSV, if it is not detected."
+    )
+    header: bool = option(
+        True, ROWS, None, "Whether a CSV begins with the names of its columns (else x0, x1, ...).",
+        "--header/--no-header",
+    )  # fmt: skip
+    decimal: DecimalSign = option(
+        DecimalSign.point, ROWS, "SIGN",
+        "point or comma: the sign before the decimals of numbers in a CSV.",
+    )  # fmt: skip
+    encoding: str | None = option(
+        None, ROWS, "NAME", "The encoding of a CSV, such as latin-1; else UTF-8."
+    )
+    n_features: int | None = option(
+        None, ROWS, "N", "The number of features of a LIBSVM file; else its largest index.", min=1
+    )
+    keep: str | None = option(
+        None, ROWS, "LIST",
+        "Columns that are no features, a,b,c, such as an identifier. With predict and cluster they "
+        "are copied to the output.",
+    )  # fmt: skip
+    database: str | None = option(
+        None, ROWS, "FILE", "The DuckDB database of sql:; else it reads files by name."
+    )
+    key: str | None = option(
+        None, ROWS, "COLUMN",
+        "A column that orders the rows of sql:, all different: needed to resume.",
+    )  # fmt: skip
+    idle_seconds: float | None = option(
+        None, ROWS, "SECONDS", "Stop a live source (Redis, Kafka) when no row came for so long."
+    )
+    rows: int | None = option(
+        None, ROWS, "ROWS", "Stop a live source after so many rows in all.", "--rows", min=1
+    )
+
+
+class Features:
+    """Which columns become features, and how; `predict` has that from the model."""
+
+    batch_size: str = option(
+        "auto", ROWS, "ROWS",
+        "Rows per batch; auto takes what the solver can afford (1000 from a pipe).",
+        callback=auto_or_count(1),
+    )  # fmt: skip
+    columns: str | None = option(
+        None, ROWS, "LIST", "Feature columns, a,b,c; all but the target by default."
+    )
+    categorical: str | None = option(
+        None, ROWS, "LIST", "Columns to read as categories, a,b,c; those of text by default."
+    )
+    hashed: str | None = option(
+        None, ROWS, "LIST",
+        "Columns of an open vocabulary with a number of bits, name=8: each word counts in one of "
+        "2^8 features.",
+    )  # fmt: skip
+    reference: str | None = option(
+        None, ROWS, "LIST",
+        "Categories without a feature, with which others are compared: city=Rome, or first.",
+    )  # fmt: skip
+    shuffle: int | None = option(
+        None, ROWS, "ROWS", "Put so many rows at a time in random order: for sorted files.", min=2
+    )
+
+
+class Files(JSON):
+    """Where `fit` and `cluster` keep what they learn."""
+
+    checkpoint: Path | None = option(
+        None, FILES, "FILE", "Keep the state here; the same command resumes from it, bit for bit."
+    )
+    every: int = option(10, FILES, "BATCHES", "Batches between two checkpoints.", min=1)
+    new_rows: bool = option(
+        False, FILES, None, "Resume from the checkpoint with another source: all its rows are new.",
         "--new-rows",
-    ),
-]  # fmt: skip
-ModelOutput = Annotated[
-    Path | None, optional(FILES, "FILE", "Write the model here at the end.", "--output", "-o")
-]
-Report = Annotated[Path | None, optional(FILES, "FILE", "Write an HTML report here at the end.")]
+    )  # fmt: skip
+    report: Path | None = option(None, FILES, "FILE", "Write an HTML report here at the end.")
 
 
 def listed(value: str) -> list[str]:
@@ -190,6 +233,47 @@ def listed(value: str) -> list[str]:
     ['age', 'city']
     """
     return [name.strip() for name in value.split(",") if name.strip()]
+
+
+def pairs(value: str, name: str) -> dict[str, str]:
+    """`a=x,b=y` as a dict.
+
+    Examples
+    --------
+    >>> pairs("city=Rome, color=red", "--reference")
+    {'city': 'Rome', 'color': 'red'}
+    """
+    found = dict(part.partition("=")[::2] for part in listed(value))
+    if not all(found.values()):
+        raise typer.BadParameter(f"got {value!r}, expected column=value", param_hint=name)
+    return found
+
+
+def column(value: str) -> str | int:
+    """A column's name, or its number where it was written as `#3` or `#-1`.
+
+    Examples
+    --------
+    >>> column("price"), column("#-1")
+    ('price', -1)
+    """
+    if value.startswith("#") and value[1:].removeprefix("-").isdecimal():
+        return int(value[1:])
+    return value
+
+
+def hashed_of(given: str) -> dict[str, int]:
+    """`name=8` as bits by column."""
+    found = pairs(given, "--hashed")
+    if not all(bits.isdecimal() for bits in found.values()):
+        raise typer.BadParameter(f"got {given!r}, expected name=8", param_hint="--hashed")
+    return {name: int(bits) for name, bits in found.items()}
+
+
+def reading_options(options: Options) -> Options:
+    """Those options that tell how a file is written, as `open_stream` takes them."""
+    given = {name: options[name] for name in READING if name in options}
+    return given | ({"decimal": ","} if "decimal" in given else {})
 
 
 def prior_of(given: str) -> str | ScalarPrior:
@@ -204,11 +288,8 @@ def prior_of(given: str) -> str | ScalarPrior:
     if given == "auto":
         return given
     if name not in PRIORS:
-        raise typer.BadParameter(
-            f"got {given!r}, expected one of auto, {', '.join(PRIORS)}, or with numbers like "
-            "sparse:rho=0.1",
-            param_hint="--prior",
-        )
+        known = f"one of auto, {', '.join(PRIORS)}, or with numbers like sparse:rho=0.1"
+        raise typer.BadParameter(f"got {given!r}, expected {known}", param_hint="--prior")
     return _made(PRIORS[name], numbers, "--prior") if numbers else name
 
 

@@ -3,83 +3,58 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 
 import miniamp
 from miniamp.channels.base import Channel
-from miniamp.cli import options
-from miniamp.cli.options import channel_of, option, optional, prior_of, within
-from miniamp.cli.summary import write_json
-from miniamp.cli.writers import require_outputs
+from miniamp.cli.options import JSON, PRIORS, channel_of, option, prior_of, takes, within
+from miniamp.cli.outputs import require_outputs, write_json
 from miniamp.errors import MissingExtraError
 from miniamp.priors import GaussBernoulli, Gaussian, ScalarPrior
 
 if TYPE_CHECKING:
     from miniamp.theory import Plan
 
-Features = Annotated[int, optional(None, "N", "Number of coefficients.", min=1)]
-Sparsity = Annotated[
-    float | None,
-    optional(
-        None,
-        "SHARE",
+
+class Own(JSON):
+    """Options of `plan` alone."""
+
+    features: int = option(..., None, "N", "Number of coefficients.", min=1)
+    sparsity: float | None = option(
+        None, None, "SHARE",
         "Share of the coefficients that are not zero, each of variance 1; 1 by default.",
         callback=within(0, 1, closed=True),
-    ),
-]
-Prior = Annotated[
-    str | None,
-    optional(
-        None,
-        "PRIOR",
+    )  # fmt: skip
+    prior: str | None = option(
+        None, None, "PRIOR",
         "Instead of --sparsity: gaussian, sparse, laplace or nonnegative, with numbers such as "
         "laplace:scale=2.",
-    ),
-]
-Noise = Annotated[float, option(None, "VARIANCE", "Variance of the noise on every row.", min=0.0)]
-ChannelName = Annotated[
-    str,
-    option(
-        None,
-        "CHANNEL",
+    )  # fmt: skip
+    noise: float = option(0.01, None, "VARIANCE", "Variance of the noise on every row.", min=0.0)
+    channel: str = option(
+        "gaussian", None, "CHANNEL",
         "How rows are observed: gaussian or probit (with --noise), logistic, poisson, "
         "student-t:df=4.",
-    ),
-]
-TargetMSE = Annotated[
-    float | None,
-    optional(
-        None,
-        "ERROR",
+    )  # fmt: skip
+    target_mse: float | None = option(
+        None, None, "ERROR",
         "Mean squared error to reach; one percent of the prior variance by default.",
         callback=within(0, float("inf")),
-    ),
-]
-BudgetRows = Annotated[int | None, optional(None, "ROWS", "Rows available at most.", min=1)]
-MaxMemory = Annotated[
-    str | None, optional(None, "BYTES", "Memory for a batch at most, such as 500MB.")
-]
-Plot = Annotated[
-    Path | None,
-    optional(None, "FILE", "Draw the predicted learning curves here (.png, .pdf or .svg)."),
-]
+    )  # fmt: skip
+    budget_rows: int | None = option(None, None, "ROWS", "Rows available at most.", min=1)
+    max_memory: str | None = option(
+        None, None, "BYTES", "Memory for a batch at most, such as 500MB."
+    )
+    plot: Path | None = option(
+        None, None, "FILE", "Draw the predicted learning curves here (.png, .pdf or .svg)."
+    )
 
 
-def plan(
-    features: Features,
-    sparsity: Sparsity = None,
-    prior: Prior = None,
-    noise: Noise = 0.01,
-    channel: ChannelName = "gaussian",
-    target_mse: TargetMSE = None,
-    budget_rows: BudgetRows = None,
-    max_memory: MaxMemory = None,
-    plot: Plot = None,
-    as_json: options.AsJSON = False,
-) -> None:
+@takes(Own)
+def plan(**given: Any) -> None:
     """Choose a batch size from the theory alone, and show what each one costs.
 
     For independent features, state evolution predicts the error after every batch: how many rows a
@@ -87,26 +62,25 @@ def plan(
 
     Example: miniamp plan --features 10000 --sparsity 0.05 --noise 1e-4 --target-mse 1e-3
     """
-    if sparsity is not None and prior is not None:
+    plot = given["plot"]
+    if None not in (given["sparsity"], given["prior"]):
         raise typer.BadParameter("use --sparsity or --prior, not both")
     require_outputs({"--plot": plot})
     if plot is not None and plot.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise typer.BadParameter(f"got {plot}, expected .png, .pdf or .svg", param_hint="--plot")
     found = miniamp.theory.plan(
-        _prior(sparsity, prior),
-        _channel(channel, noise),
-        features,
-        target_mse=target_mse,
-        budget_rows=budget_rows,
-        max_memory=max_memory,
+        _prior(given["sparsity"], given["prior"]),
+        _channel(given["channel"], given["noise"]),
+        given["features"],
+        **{name: given[name] for name in ("target_mse", "budget_rows", "max_memory")},
     )
-    if as_json:
+    if given["as_json"]:
         write_json(_plain(found))
     else:
         Console().print(found)
     if plot is not None:
         _draw(found, plot)
-        if not as_json:
+        if not given["as_json"]:
             Console().print(f"plot: {plot}", soft_wrap=True, highlight=False, markup=False)
 
 
@@ -115,7 +89,7 @@ def _prior(sparsity: float | None, prior: str | None) -> ScalarPrior:
         sparse = sparsity is not None and sparsity < 1.0
         return GaussBernoulli(rho=sparsity) if sparse else Gaussian()
     given = prior_of(prior)
-    return options.PRIORS[given].default() if isinstance(given, str) else given
+    return PRIORS[given].default() if isinstance(given, str) else given
 
 
 def _channel(name: str, noise: float) -> Channel:

@@ -4,79 +4,59 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
 
 import miniamp
 from miniamp.arrays import Array
-from miniamp.cli import options, reading
-from miniamp.cli.options import listed, option, within
-from miniamp.cli.reading import DecimalSign, MissingRule, UnknownRule
+from miniamp.cli.options import (
+    MissingRule,
+    ModelFile,
+    Reading,
+    Source,
+    UnknownRule,
+    listed,
+    option,
+    reading_options,
+    takes,
+    within,
+)
+from miniamp.cli.outputs import kind_of, require_outputs, writing
 from miniamp.cli.run import State, from_start, opened, options_of
-from miniamp.cli.writers import kind_of, require_outputs, writing
 from miniamp.streams import StreamBatch, open_stream
 
 if TYPE_CHECKING:
-    from miniamp.cli.run import Estimator
+    from miniamp.cli.tasks import Estimator
 
-Output = Annotated[
-    Path,
-    option(
-        None,
-        "FILE",
+
+class Own:
+    """Options of `predict` alone."""
+
+    output: Path = option(
+        Path("-"), None, "FILE",
         "Where to write: .csv, .jsonl or .parquet; - is CSV on standard output.",
-        "--output",
-        "-o",
-    ),
-]
-Level = Annotated[
-    float,
-    option(
-        None,
-        "P",
-        "Probability of the interval from lower to upper, for a regression.",
+        "--output", "-o",
+    )  # fmt: skip
+    level: float = option(
+        0.9, None, "P", "Probability of the interval from lower to upper, for a regression.",
         callback=within(0, 1),
-    ),
-]
-BatchSize = Annotated[int, option(None, "ROWS", "Rows that are held in memory.", min=1)]
-Missing = Annotated[
-    MissingRule,
-    option(
-        None,
-        "RULE",
+    )  # fmt: skip
+    batch_size: int = option(1000, None, "ROWS", "Rows that are held in memory.", min=1)
+    missing: MissingRule = option(
+        MissingRule.error, None, "RULE",
         "For a missing value: error stops, mean inserts the column's mean, drop leaves the row out "
         "and adds the column row, the number of each row in the source.",
-    ),
-]
-Unknown = Annotated[
-    UnknownRule,
-    option(None, "RULE", "For an unknown category: error stops, ignore counts it as none."),
-]
+    )  # fmt: skip
+    unknown: UnknownRule = option(
+        UnknownRule.error, None, "RULE",
+        "For an unknown category: error stops, ignore counts it as none.",
+    )  # fmt: skip
 
 
-def predict(
-    ctx: typer.Context,
-    model: options.ModelFile,
-    source: reading.Source,
-    output: Output = Path("-"),
-    level: Level = 0.9,
-    batch_size: BatchSize = 1000,
-    missing: Missing = MissingRule.error,
-    unknown: Unknown = UnknownRule.error,
-    format_: reading.Format = None,
-    delimiter: reading.Delimiter = None,
-    header: reading.Header = True,
-    decimal: reading.Decimal = DecimalSign.point,
-    encoding: reading.Encoding = None,
-    keep: reading.Keep = None,
-    database: reading.Database = None,
-    key: reading.Key = None,
-    idle_seconds: reading.IdleSeconds = None,
-    rows: reading.MostRows = None,
-) -> None:
+@takes(Reading, Own)
+def predict(model: ModelFile, source: Source, **given: Any) -> None:
     """Predict for every row of a source, with error bars.
 
     A regression gives prediction, std, lower and upper; a classification the most probable class
@@ -86,6 +66,7 @@ def predict(
 
     Example: miniamp predict houses.amp new.csv -o prices.parquet
     """
+    output, missing = given["output"], given["missing"]
     require_outputs({"--output": output}, source)
     kind_of(output)
     estimator, saved = opened(model)
@@ -93,17 +74,18 @@ def predict(
     batches = open_stream(
         source,
         None,
-        batch_size,
+        given["batch_size"],
         missing=missing.value,
-        unknown=unknown.value,
-        keep=listed(keep or ""),
-        **reading.reading_options(options_of(ctx.params)),
+        unknown=given["unknown"].value,
+        keep=listed(given["keep"] or ""),
+        **reading_options(options_of(given)),
         **as_learned,
     )
     count = 0
     with writing(output) as writer:
         for batch in batches:
-            writer.write(predictions(estimator, batch, level, numbered=missing is MissingRule.drop))
+            numbered = missing is MissingRule.drop
+            writer.write(predictions(estimator, batch, given["level"], numbered=numbered))
             count += batch.rows
     if str(output) != "-":
         sys.stderr.write(f"miniamp: {count:,} predictions in {output}\n")

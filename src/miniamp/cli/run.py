@@ -4,37 +4,24 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from abc import ABC, abstractmethod
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, cast
 
 import numpy as np
 
 import miniamp
 from miniamp import checks
-from miniamp.cli.options import listed
-from miniamp.cli.reading import (
-    LISTS,
-    Options,
-    column,
-    hashed_of,
-    reading_options,
-    reference_of,
-)
+from miniamp.cli.options import LISTS, Options, column, hashed_of, listed, pairs, reading_options
+from miniamp.cli.tasks import E, Task
 from miniamp.streams import Schema, Stream, StreamBatch, open_stream
 from miniamp.streams.sources import files_of, is_read_once
 
 if TYPE_CHECKING:
-    from miniamp.estimators import MiniAMPClassifier, MiniAMPClusterer, MiniAMPRegressor
-
-    Estimator: TypeAlias = MiniAMPRegressor | MiniAMPClassifier | MiniAMPClusterer
-
-    E = TypeVar("E", bound=Estimator)
-else:
-    E = TypeVar("E")
+    from miniamp.cli.tasks import Estimator
 
 #: What `batch.state()` gives, or a run that was saved.
 State: TypeAlias = Mapping[str, Any]
@@ -42,19 +29,11 @@ State: TypeAlias = Mapping[str, Any]
 #: Bytes of the first file that tell one source from another. A file may grow at its end, or be
 #: corrected in rows that were not read yet, and is still the same.
 COMPARED = 4096
+#: Rows that are looked at to choose the size of a batch, and rows per batch from a pipe.
+SAMPLE, PIPE_ROWS = 1024, 1000
 #: Options without a say in the result.
 FILES = frozenset(
-    [
-        "source",
-        "checkpoint",
-        "every",
-        "new_rows",
-        "output",
-        "model",
-        "report",
-        "as_json",
-        "watch",
-    ]
+    ["source", "checkpoint", "every", "new_rows", "output", "model", "report", "as_json", "watch"]
 )
 #: Options that are as good as left out: those of older checkpoints.
 DEFAULTS = {"header": True, "on_conflict": "adapt", "decimal": "point"}
@@ -70,15 +49,15 @@ class Learned(Generic[E]):
     reading: State
 
 
-class Run(ABC, Generic[E]):
+class Run(Generic[E]):
     """What a checkpoint holds, while it is made.
 
     Parameters
     ----------
+    task : Task
+        What to learn.
     source : str
         The rows, as given.
-    options : dict
-        All options that decide about the result, by name; see `options_of`.
     saved : dict, optional
         The run that a checkpoint holds.
     learned : Learned, optional
@@ -92,23 +71,19 @@ class Run(ABC, Generic[E]):
         Rows that were learned before this process began.
     """
 
-    #: The name of the command.
-    command: ClassVar[str]
-
     def __init__(
         self,
+        task: Task[E],
         source: str,
-        options: Options,
         saved: State | None = None,
         learned: Learned[E] | None = None,
     ) -> None:
-        self.source, self.options = source, options
+        self.task, self.source = task, source
         self.learned = self._written = learned
-        if saved is None:
+        if saved is None or learned is None:
             self.resumed = 0
-            self.batch_rows = self.chosen_rows()
+            self.batch_rows = self._chosen_rows()
         else:
-            assert learned is not None
             self.batch_rows = saved["batch_rows"]
             self.__dict__["files"] = saved["files"]
             self.resumed = learned.estimator.n_samples_seen_
@@ -118,19 +93,36 @@ class Run(ABC, Generic[E]):
         """What the source was when the run began; see `fingerprint`."""
         return fingerprint(self.source)
 
+    def _chosen_rows(self) -> int:
+        """Rows per batch of a new run: as the options ask, or as suits the first rows."""
+        if self.task.batch_rows is not None:
+            return self.task.batch_rows
+        if is_read_once(self.source):
+            return PIPE_ROWS
+        # A look only: what is wrong with the rows is reported when they are read in earnest.
+        self.batch_rows = SAMPLE
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            stream = self.stream()
+            first = next(iter(stream))
+            total = first.rows
+            if first.rows >= SAMPLE:
+                total = stream.rows or _estimated_rows(files_of(self.source))
+            return self.task.suited_rows(first, total)
+
     @classmethod
-    def resume(cls, path: Path, source: str, options: Options, new_rows: bool) -> Self:
+    def resume(cls, path: Path, task: Task[E], source: str, new_rows: bool) -> Self:
         """The run that this checkpoint holds; refused if it is another one."""
         estimator, saved = opened(path)
         by = None if saved is None else saved.get("command", "fit")
-        if saved is None or by != cls.command:
+        if saved is None or by != task.command:
             raise checks.refuse(
                 f"{path}",
                 f"a model written by {f'miniamp {by}' if by else 'Python'}",
-                f"a checkpoint of miniamp {cls.command}",
+                f"a checkpoint of miniamp {task.command}",
                 "choose another {checkpoint}",
             )
-        _require_same_options(path, options, saved["options"])
+        _require_same_options(path, task.options, saved["options"])
         same = _same_source(source, saved)
         if not same and not new_rows:
             raise checks.refuse(
@@ -144,7 +136,7 @@ class Run(ABC, Generic[E]):
         if new_rows and (is_read_once(source) or not same):
             saved = {**saved, "files": fingerprint(source)}
             reading = from_start(reading)
-        return cls(source, options, saved, Learned(cast(E, estimator), reading))
+        return cls(task, source, saved, Learned(cast(E, estimator), reading))
 
     @property
     def estimator(self) -> E:
@@ -165,10 +157,11 @@ class Run(ABC, Generic[E]):
 
     def learn(self, batch: StreamBatch) -> None:
         """Learn one batch: estimator and position move on together, or not at all."""
-        estimator = self.new_estimator(batch) if self.learned is None else self.learned.estimator
         # A copy learns, so that an interrupt at any moment leaves estimator and position in step.
-        successor = copy.copy(estimator)
-        self.absorb(successor, batch)
+        successor = (
+            self.task.new_estimator(batch) if self.learned is None else copy.copy(self.estimator)
+        )
+        self.task.absorb(successor, batch)
         self.learned = Learned(successor, batch.state())
 
     def keep(self, checkpoint: Path | None) -> None:
@@ -185,10 +178,10 @@ class Run(ABC, Generic[E]):
         """What is saved beside the estimator."""
         assert self.learned is not None
         return {
-            "command": self.command,
+            "command": self.task.command,
             "source": self.source,
             "files": self.files,
-            "options": self.options,
+            "options": self.task.options,
             "batch_rows": self.batch_rows,
             "reading": dict(self.learned.reading),
         }
@@ -200,13 +193,16 @@ class Run(ABC, Generic[E]):
         named.stream_ = self.state()
         return named
 
-    def stream(self, again: bool = False, **more: Any) -> Stream:
+    def stream(self, again: bool = False) -> Stream:
         """The rows that are left, or all of them `again`, read as they were learned."""
-        options = self.options
+        options = self.task.options
         reading = None if self.learned is None else self.learned.reading
         if again and reading is not None:
             reading = from_start(reading)
         names, target = options.get("columns"), options.get("target")
+        reference = options.get("reference")
+        if reference not in (None, "first"):
+            reference = pairs(reference, "--reference")
         return open_stream(
             self.source,
             None if target is None else column(target),
@@ -217,29 +213,13 @@ class Run(ABC, Generic[E]):
             unknown=options["unknown"],
             keep=options.get("keep", ()),
             hashed=hashed_of(options.get("hashed", "")),
-            reference=reference_of(options.get("reference")),
+            reference=reference,
+            labels=self.task.labels,
             shuffle=0 if again else options.get("shuffle", 0),
             seed=options.get("seed", 0),
             resume=reading,
             **reading_options(options),
-            **more,
         )
-
-    @abstractmethod
-    def chosen_rows(self) -> int:
-        """Rows per batch of a new run; refuses options that no run could use."""
-
-    @abstractmethod
-    def new_estimator(self, first: StreamBatch) -> E:
-        """The estimator that the options and the first batch ask for, not fitted."""
-
-    @abstractmethod
-    def absorb(self, estimator: E, batch: StreamBatch) -> None:
-        """Let the estimator learn a batch, all or nothing."""
-
-    @abstractmethod
-    def progress(self) -> str:
-        """What the progress shows of the latest batch."""
 
 
 def options_of(given: Mapping[str, object]) -> Options:
@@ -337,3 +317,11 @@ def _shown(name: str, value: object) -> str:
 def name_of(source: str) -> str:
     """What to call a source in messages."""
     return "standard input" if source == "-" else source
+
+
+def _estimated_rows(paths: list[Path]) -> int:
+    """Rows of files of text, by the length of the first lines."""
+    with paths[0].open("rb") as file:
+        head = file.read(1 << 20)
+    size = sum(path.stat().st_size for path in paths)
+    return size * (head.count(b"\n") + 1) // max(1, len(head))

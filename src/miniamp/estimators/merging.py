@@ -22,7 +22,7 @@ from miniamp.estimators.targets import of_two
 from miniamp.evidence import Frame
 from miniamp.learning import Model
 from miniamp.posterior import Posterior
-from miniamp.streams.merge import MergeWarning, together
+from miniamp.streams.parallel import MergeWarning, together
 from miniamp.tilt import Remembered, Tilt
 
 E = TypeVar("E", bound=StreamingEstimator)

@@ -2,9 +2,8 @@
 
 from miniamp.streams.beliefs import decode_belief, encode_belief, register
 from miniamp.streams.checkpoint import is_sound, load, lock, previous_of, restoring, save
-from miniamp.streams.merge import MergeWarning, merge
 from miniamp.streams.open_stream import open_stream
-from miniamp.streams.parallel import Absorbed, parallel_absorb
+from miniamp.streams.parallel import Absorbed, MergeWarning, merge, parallel_absorb
 from miniamp.streams.schema import Column, Schema
 from miniamp.streams.stream import Stream, StreamBatch
 

@@ -21,8 +21,6 @@ from miniamp.streams.pieces import (
     Piece,
     Source,
     TablePiece,
-    needed,
-    refuse_duplicates,
     rows_per_piece,
     skip_rows,
     too_short,
@@ -127,9 +125,9 @@ def is_frame(source: object) -> bool:
     if library in ("builtins", "numpy", "scipy"):
         return False
     if library in ("pandas", "polars", "pyarrow"):
-        needed("narwhals", f"reading frames of {library}")
+        checks.needed("narwhals", f"reading frames of {library}")
     try:
-        dependencies = needed("narwhals.dependencies", "reading frames")
+        dependencies = checks.needed("narwhals.dependencies", "reading frames")
     except ImportError:
         return False
     return bool(dependencies.is_into_dataframe(source)) or hasattr(source, "__arrow_c_stream__")
@@ -147,7 +145,7 @@ class FrameSource(Source):
     """
 
     def __init__(self, frame: Given, y: Given = None) -> None:
-        narwhals = needed("narwhals", "reading frames")
+        narwhals = checks.needed("narwhals", "reading frames")
         library = type(frame).__module__.split(".", maxsplit=1)[0]
         self.name = f"{library} {type(frame).__name__}"
         # Before narwhals, which refuses duplicates in words of its own.
@@ -156,8 +154,8 @@ class FrameSource(Source):
             "names" if library == "pyarrow" else "columns",
             (),
         )
-        refuse_duplicates([str(name) for name in names], self.name)
-        if needed("narwhals.dependencies", "reading frames").is_into_dataframe(frame):
+        checks.refuse_duplicates([str(name) for name in names], self.name)
+        if checks.needed("narwhals.dependencies", "reading frames").is_into_dataframe(frame):
             self._frame: nw.DataFrame[IntoDataFrame] = narwhals.from_native(frame, eager_only=True)
         else:
             self._frame = narwhals.from_arrow(frame, backend="pyarrow")
@@ -182,7 +180,7 @@ class FrameSource(Source):
 
 def _series_cells(series: nw.Series[IntoSeries]) -> Cells:
     """A column of a frame as a NumPy array: float64, objects, or a type that is refused later."""
-    narwhals = needed("narwhals", "reading frames")
+    narwhals = checks.needed("narwhals", "reading frames")
     kind = series.dtype
     if kind.is_numeric() or kind == narwhals.Boolean:
         return series.cast(narwhals.Float64).to_numpy()

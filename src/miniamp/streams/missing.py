@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.errors import InvalidInputError
-from miniamp.streams.encode import Block
-from miniamp.streams.pieces import RowLocator
+from miniamp.streams.encode import Block, RowLocator
+from miniamp.streams.pieces import Numbers
 from miniamp.streams.schema import Schema
 
 RULES = ("error", "mean", "drop")
@@ -23,18 +23,72 @@ def handle_missing(block: Block, rule: str, schema: Schema, locator: RowLocator)
 
     Infinite values are no missing values: they are refused under every rule.
     """
-    gaps = _gaps(block)
-    if gaps is None:
+    no_target = np.zeros(block.rows, dtype=bool) if block.y is None else _missing(block.y)
+    lacking = {name: _missing(cells) for name, cells in block.texts.items()}
+    if _is_finite(block) and not any(gaps.any() for gaps in (no_target, *lacking.values())):
         return block
-    _refuse_infinite(block, schema, locator)
-    no_target = _missing(block.y) if block.y is not None else np.zeros(block.rows, dtype=bool)
+    names: Sequence[str] = schema.feature_names
+    if schema.columns:
+        names = [column.name for column in schema.columns if not column.is_text]
+    rows, columns, values = _not_finite(block.X)
+    for i in np.flatnonzero(np.isinf(values))[:1]:
+        raise _infinite(locator.of(int(block.numbers[rows[i]])), names[int(columns[i])], values[i])
+    if block.y is not None and block.y.dtype.kind == "f":
+        for i in np.flatnonzero(np.isinf(block.y))[:1]:
+            raise _infinite(locator.of(int(block.numbers[i])), str(schema.target), block.y[i])
+    gaps = np.zeros(block.rows, dtype=bool)
+    gaps[rows] = True
+    for cells in lacking.values():
+        gaps |= cells
     if rule == "drop":
         return block.at(~(gaps | no_target))
-    fillable = rule == "mean" and isinstance(block.X, np.ndarray)
-    hit = no_target if fillable else gaps | no_target
-    if hit.any():
-        raise _refused(block, int(np.argmax(hit)), rule, schema, locator)
-    return block
+    dense = isinstance(block.X, np.ndarray)
+    hit = no_target if rule == "mean" and dense else gaps | no_target
+    if not hit.any():
+        return block
+    row = int(np.argmax(hit))
+    empty = [names[int(j)] for j in columns[rows == row]]
+    empty += [name for name, cells in lacking.items() if cells[row]]
+    place, expected = locator.of(int(block.numbers[row])), "a number or category"
+    remedy = "drop such rows with {missing=drop}"
+    if no_target[row] and (rule == "mean" or not empty):
+        place += ", target" if schema.target is None else f", target {schema.target!r}"
+        expected = "a value"
+    else:
+        place += f", column {empty[0]!r}"
+        if rule == "error" and dense:
+            remedy = "fill it with {missing=mean} or " + remedy
+    raise checks.refuse(place, "a missing value", expected, remedy)
+
+
+def _is_finite(block: Block) -> bool:
+    """Whether all numbers are, found fast; a sum that overflows only makes us look closer."""
+    values = block.X if isinstance(block.X, np.ndarray) else block.X.data
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = values.sum(dtype=np.float64)  # one pass without a temporary
+    y = block.y
+    return bool(np.isfinite(total) and (y is None or y.dtype.kind != "f" or np.isfinite(y).all()))
+
+
+def _not_finite(X: Numbers) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Rows, columns and values of the numbers that are not finite, row by row."""
+    if isinstance(X, np.ndarray):
+        rows, columns = np.nonzero(~np.isfinite(X))
+        return rows, columns, X[rows, columns]
+    entries = sp.coo_array(X)
+    hit = ~np.isfinite(entries.data)
+    return entries.row[hit], entries.col[hit], entries.data[hit]
+
+
+def _missing(cells: NDArray[np.generic]) -> NDArray[np.bool_]:
+    if cells.dtype.kind == "f":
+        return np.asarray(np.isnan(cells))
+    return np.array([cell is None for cell in cells.tolist()], dtype=bool)
+
+
+def _infinite(place: str, name: str, value: object) -> InvalidInputError:
+    remedy = "correct the value, or leave the row or column out"
+    return checks.refuse(f"{place}, column {name!r}", value, "a finite number", remedy)
 
 
 class RunningMean:
@@ -78,86 +132,3 @@ class RunningMean:
                 "leave the column out, or take larger batches",
             )
         return np.where(gaps, self.total / np.maximum(self.count, 1.0), X).astype(X.dtype)
-
-
-def _gaps(block: Block) -> NDArray[np.bool_] | None:
-    """Rows with a feature that is not a finite number; None, found fast, if all is well."""
-    values = block.X if isinstance(block.X, np.ndarray) else block.X.data
-    # One pass without a temporary: the sum of finite numbers is finite (or overflows, which only
-    # makes us look closer).
-    with np.errstate(over="ignore", invalid="ignore"):
-        suspicious = not np.isfinite(values.sum(dtype=np.float64))
-    suspicious = suspicious or any(_missing(cells).any() for cells in block.texts.values())
-    if not suspicious and (block.y is None or not (_missing(block.y) | _infinite(block.y)).any()):
-        return None
-    if isinstance(block.X, np.ndarray):
-        gaps = np.asarray(np.isnan(block.X).any(axis=1))
-    else:
-        gaps = np.zeros(block.rows, dtype=bool)
-        gaps[sp.coo_array(block.X).row[np.isnan(values)]] = True
-    for cells in block.texts.values():
-        gaps |= _missing(cells)
-    return gaps
-
-
-def _missing(cells: NDArray[np.generic]) -> NDArray[np.bool_]:
-    if cells.dtype.kind == "f":
-        return np.asarray(np.isnan(cells))
-    return np.array([cell is None for cell in cells.tolist()], dtype=bool)
-
-
-def _infinite(cells: NDArray[np.generic]) -> NDArray[np.bool_]:
-    if cells.dtype.kind == "f":
-        return np.asarray(np.isinf(cells))
-    return np.zeros(len(cells), dtype=bool)
-
-
-def _refuse_infinite(block: Block, schema: Schema, locator: RowLocator) -> None:
-    if isinstance(block.X, np.ndarray):
-        rows, columns = np.nonzero(np.isinf(block.X))
-        values = block.X[rows, columns]
-    else:
-        entries = sp.coo_array(block.X)
-        hit = np.isinf(entries.data)
-        rows, columns, values = entries.row[hit], entries.col[hit], entries.data[hit]
-    if len(rows):
-        row, name, value = int(rows[0]), _numeric_names(schema)[int(columns[0])], values[0]
-    elif block.y is not None and _infinite(block.y).any():
-        row = int(np.argmax(_infinite(block.y)))
-        name, value = str(schema.target), block.y[row]
-    else:
-        return
-    raise checks.refuse(
-        f"{locator.of(int(block.numbers[row]))}, column {name!r}",
-        value,
-        "a finite number",
-        "correct the value, or leave the row or column out",
-    )
-
-
-def _refused(
-    block: Block, row: int, rule: str, schema: Schema, locator: RowLocator
-) -> InvalidInputError:
-    names = _numeric_names(schema)
-    X = block.X[[row]]
-    dense = isinstance(block.X, np.ndarray)
-    values = X if isinstance(X, np.ndarray) else X.toarray()
-    empty = [names[int(j)] for j in np.flatnonzero(np.isnan(values[0]))]
-    empty += [name for name, cells in block.texts.items() if cells[row] is None]
-    no_target = block.y is not None and bool(_missing(block.y[[row]])[0])
-    place = locator.of(int(block.numbers[row]))
-    if no_target and (rule == "mean" or not empty):
-        target = "target" if schema.target is None else f"target {schema.target!r}"
-        remedy = "drop such rows with {missing=drop}"
-        return checks.refuse(f"{place}, {target}", "a missing value", "a value", remedy)
-    remedy = "drop such rows with {missing=drop}"
-    if rule == "error" and dense:
-        remedy = "fill it with {missing=mean} or drop such rows with {missing=drop}"
-    place = f"{place}, column {empty[0]!r}"
-    return checks.refuse(place, "a missing value", "a number or category", remedy)
-
-
-def _numeric_names(schema: Schema) -> Sequence[str]:
-    if not schema.columns:
-        return schema.feature_names
-    return tuple(column.name for column in schema.columns if not column.is_text)

@@ -13,9 +13,6 @@ from numpy.typing import DTypeLike
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.errors import InvalidTypeError
-from miniamp.streams.encode import (
-    Shuffle,
-)
 from miniamp.streams.missing import RULES
 from miniamp.streams.pieces import Mark
 from miniamp.streams.schema import (
@@ -26,7 +23,7 @@ from miniamp.streams.schema import (
     checked_schema,
 )
 from miniamp.streams.sources import source_of
-from miniamp.streams.stream import Stream
+from miniamp.streams.stream import Shuffle, Stream
 
 
 def open_stream(
@@ -118,12 +115,9 @@ def open_stream(
     >>> [(batch.rows, batch.position) for batch in stream]
     [(2, 2), (2, 4), (1, 5)]
     """
-    if missing not in RULES:
-        raise checks.refuse("missing", repr(missing), "'error', 'mean' or 'drop'", "choose one")
-    if unknown not in ("error", "ignore"):
-        raise checks.refuse("unknown", repr(unknown), "'error' or 'ignore'", "choose one")
-    if not (isinstance(labels, bool) or labels == "auto"):
-        raise checks.refuse("labels", repr(labels), "True, False or 'auto'", "choose one")
+    checks.choice("missing", missing, RULES)
+    checks.choice("unknown", unknown, ("error", "ignore"))
+    checks.choice("labels", labels, (True, False, "auto"))
     size = checks.count("batch_size", batch_size)
     known = checked_schema(schema)
     begin = checks.count("start", start, least=0)

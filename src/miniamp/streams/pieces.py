@@ -6,20 +6,16 @@ numbers (NPY, LIBSVM, arrays). Later stages turn both into batches of exactly k 
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
-from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from types import ModuleType
-from typing import ClassVar, Protocol, Self, TypeAlias, TypeVar
+from typing import ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from miniamp import checks
-from miniamp.errors import InvalidInputError, MissingExtraError
+from miniamp.errors import InvalidInputError
 
 
 class ArrowArray(Protocol):
@@ -59,42 +55,14 @@ Cells: TypeAlias = NDArray[np.generic] | ArrowArray
 #: A block of numbers of shape (k, N): dense, or a scipy CSR array.
 Numbers: TypeAlias = NDArray[np.float64] | CSR
 
-S = TypeVar("S", bound="Source")
-
 #: How far a source with an address was read, in its own plain values.
 Mark: TypeAlias = dict[str, int | str]
-#: The extra that has a package, where it is not `streams`.
-EXTRAS = {"duckdb": "sql", "redis": "redis", "confluent_kafka": "kafka", "sklearn": "sklearn"}
-
 #: About this many numbers are read at a time: 1 MB of float64. Larger pieces are hardly faster, and
 #: a Parquet reader needs several times their size beside the pages that it holds anyway.
 PIECE = 1 << 17
 #: Every column has its cost per piece, so that pieces of many columns are larger: up to these rows
 #: and numbers.
 WIDE_ROWS, WIDE_PIECE = 64, 1 << 20
-
-
-@cache
-def needed(module: str, purpose: str) -> ModuleType:
-    """An optional dependency, or an error that names the extra to install.
-
-    Examples
-    --------
-    >>> needed("math", "reading numbers").pi
-    3.141592653589793
-    >>> needed("no_such_module", "reading Parquet")
-    Traceback (most recent call last):
-    ...
-    miniamp.errors.MissingExtraError: reading Parquet: expected the package no_such_module; ...
-    """
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        root = module.split(".", maxsplit=1)[0]
-        extra = EXTRAS.get(root, "streams")
-        raise MissingExtraError(
-            purpose, "", f"the package {root}", f'pip install "miniamp[{extra}]"'
-        ) from error
 
 
 def rows_per_piece(columns: int) -> int:
@@ -221,12 +189,6 @@ class Source(ABC):
         return None
 
 
-def by_format(base: type[S], exported: Iterable[object]) -> dict[str, type[S]]:
-    """The kinds of a source that are exported, by what users call them."""
-    kinds = [cls for cls in exported if isinstance(cls, type) and issubclass(cls, base)]
-    return {cls.format: cls for cls in kinds if hasattr(cls, "format")}
-
-
 def skip_rows(pieces: Iterable[Piece], start: int, name: str) -> Iterator[Piece]:
     """The pieces without their first `start` rows."""
     left = start
@@ -245,34 +207,3 @@ def too_short(name: str, rows: int, start: int) -> InvalidInputError:
     return checks.refuse(
         name, f"{rows} rows", f"more than the {start} to skip", "give the same source or start over"
     )
-
-
-def refuse_duplicates(names: Sequence[str], source: str) -> None:
-    """Refuse column names that occur more than once."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise checks.refuse(
-                source, f"the column name {name!r} twice", "different names", "rename one"
-            )
-        seen.add(name)
-
-
-class RowLocator:
-    """Which row of which origin a row of the stream is, so that errors can name it."""
-
-    def __init__(self) -> None:
-        self._marks: list[tuple[int, str, int]] = []
-
-    def numbered(self, pieces: Iterable[Piece], start: int) -> Iterator[tuple[int, Piece]]:
-        """Each piece with the stream's number of its first row."""
-        for piece in pieces:
-            if not self._marks or self._marks[-1][1] != piece.origin:
-                self._marks.append((start, piece.origin, piece.row))
-            yield start, piece
-            start += piece.rows
-
-    def of(self, row: int) -> str:
-        """The origin of row number `row` (from 0) of the stream and its number there, from 1."""
-        begin, origin, first = self._marks[bisect_right(self._marks, row, key=lambda m: m[0]) - 1]
-        return f"{origin}, row {row - begin + first + 1}"

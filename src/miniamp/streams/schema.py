@@ -12,8 +12,14 @@ from typing import Self, TypeAlias
 
 from miniamp import checks
 from miniamp.errors import InvalidInputError, InvalidTypeError, MiniampWarning, printable
-from miniamp.streams.cells import mostly_text
-from miniamp.streams.dates import DATE_PARTS, TIME_PARTS, are_dates, have_clock, refuse_unclear
+from miniamp.streams.cells import (
+    DATE_PARTS,
+    TIME_PARTS,
+    are_dates,
+    have_clock,
+    mostly_text,
+    refuse_unclear,
+)
 from miniamp.streams.pieces import Cells, MatrixPiece, NumberedNames, Piece, TablePiece
 
 NUMBER, CATEGORY, DATE, DATETIME, HASHED = KINDS = (
@@ -172,12 +178,9 @@ def checked_schema(schema: object) -> Schema | dict[str, tuple[str, ...]] | None
     if schema is None or isinstance(schema, Schema):
         return schema
     if not isinstance(schema, Mapping):
-        raise InvalidTypeError(
-            "schema",
-            type(schema).__name__,
-            "a Schema or a dict of column name to categories",
-            "take stream.schema of another stream",
-        )
+        expected = "a Schema or a dict of column name to categories"
+        remedy = "take stream.schema of another stream"
+        raise InvalidTypeError("schema", type(schema).__name__, expected, remedy)
     if {"columns", "width"} <= schema.keys():
         return Schema.from_dict(schema)
     vocabularies: dict[str, tuple[str, ...]] = {}
@@ -295,11 +298,9 @@ def _chosen(
         chosen = []
         there, chosen_before = set(names), {target}
         for column in columns:
-            name = (
-                _numbered("columns", column, names, source)
-                if isinstance(column, int)
-                else str(column)
-            )
+            name = column
+            if isinstance(name, int):
+                name = _numbered("columns", name, names, source)
             if name not in there:
                 raise absent("columns", name, names, source)
             if name in chosen_before:

@@ -14,11 +14,49 @@ import scipy.sparse as sp
 from miniamp import checks
 from miniamp.arrays import Given
 from miniamp.errors import InvalidTypeError
-from miniamp.streams.connections import connection_of
-from miniamp.streams.formats import Format, formats
+from miniamp.streams import connections as connection_kinds
+from miniamp.streams import formats as format_kinds
+from miniamp.streams.connections import Connection
+from miniamp.streams.formats import Format
 from miniamp.streams.formats.base import InputFile, StandardInput, Targets, ending_of
 from miniamp.streams.in_hand import ArraySource, FrameSource, IterableSource, is_frame
 from miniamp.streams.pieces import Piece, Source, too_short
+
+
+def formats() -> dict[str, type[Format]]:
+    """Every format that is exported, by what the option `format` calls it.
+
+    Examples
+    --------
+    >>> sorted(formats())
+    ['arrow', 'csv', 'jsonl', 'libsvm', 'npy', 'npz', 'parquet']
+    """
+    exported = (getattr(format_kinds, name) for name in format_kinds.__all__)
+    return {kind.format: kind for kind in exported if kind is not Format}
+
+
+def connections() -> dict[str, type[Connection]]:
+    """Every connection that is exported, by the scheme of its addresses.
+
+    Examples
+    --------
+    >>> sorted(connections())
+    ['kafka', 'redis', 'sql']
+    """
+    exported = (getattr(connection_kinds, name) for name in connection_kinds.__all__)
+    return {kind.format: kind for kind in exported if kind is not Connection}
+
+
+def connection_of(given: object) -> type[Connection] | None:
+    """The kind of source that has such an address; None for a file, or data in hand.
+
+    Examples
+    --------
+    >>> connection_of("redis://localhost:6379/rows").__name__, connection_of("rows.csv")
+    ('RedisStream', None)
+    """
+    scheme, colon, _ = given.partition(":") if isinstance(given, str) else ("", "", "")
+    return connections().get(scheme) if colon else None
 
 
 def source_of(

@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 import itertools
-import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array
-from miniamp.errors import InvalidInputError, MiniampWarning
-from miniamp.streams.cells import CellError, ColumnTypeError, as_numbers, as_texts
+from miniamp.errors import InvalidInputError
 from miniamp.streams.encode import (
     Block,
     Encoder,
-    Shuffle,
+    RowLocator,
+    advise,
     features,
-    rebatch,
+    known_targets,
     with_hashed,
     with_vocabulary,
-    without,
 )
 from miniamp.streams.missing import RunningMean, handle_missing
-from miniamp.streams.pieces import (
-    Mark,
-    Numbers,
-    Piece,
-    RowLocator,
-    Source,
-    TablePiece,
-    rows_per_piece,
-)
+from miniamp.streams.pieces import Mark, Numbers, Piece, Source, rows_per_piece
 from miniamp.streams.schema import (
-    CATEGORY,
-    NUMBER,
     ReadOptions,
     Schema,
     first_rows,
@@ -44,10 +34,6 @@ from miniamp.streams.schema import (
     with_target,
 )
 
-#: Rows at the head that make these guesses safe: in 32 of them 50 equally frequent categories look
-#: like an identifier once in 100 files. The share of different
-#: texts from which a column is an identifier, and the categories from which it takes many features.
-LEAST_ROWS, MOSTLY, MANY = 30, 0.9, 100
 #: Rows that the schema and its vocabularies are made from, where they can be read again: files are
 #: often sorted by a column, and of 8 that were tried, 5 had a category or class after the first
 #: batch that was not in it. Fewer of wide tables, to be read in one piece.
@@ -222,13 +208,13 @@ class Stream:
         )
         mean = RunningMean(self._means) if self._missing == "mean" else None
         order = None if self._order is None else self._order()
-        unread, targets = self._schema is None, _known_targets(known, schema)
+        unread, targets = self._schema is None, known_targets(known, schema)
         if not schema.complete:
             schema = with_vocabulary(schema, known, self._options.reference)
         self._schema = schema
         for block in rebatch(blocks if order is None else order.blocks(blocks), self.batch_size):
             if unread:
-                _advise(block, schema, sum(piece.rows for piece in known))
+                advise(block, schema, sum(piece.rows for piece in known))
                 unread = False
             X = features(block, schema, self._unknown, locator)
             if mean is not None and isinstance(X, np.ndarray):
@@ -284,46 +270,97 @@ class Stream:
         return f"Stream({self.source.name}, batch_size={self.batch_size})"
 
 
-def _known_targets(head: Sequence[Piece], schema: Schema) -> NDArray[np.generic] | None:
-    """The targets of the first rows; None where there are none, or one cannot be read."""
-    found = []
-    for piece in head:
-        cells = piece.y
-        if cells is None and isinstance(piece, TablePiece):
-            cells = piece.columns.get(str(schema.target))
-        if cells is None:
-            return None
-        try:
-            found.append(as_texts(cells) if schema.labels else as_numbers(cells))
-        except (CellError, ColumnTypeError):
-            return None
-    y = np.concatenate(found) if found else np.zeros(0)
-    y = y[y != None].astype(str) if schema.labels else y[np.isfinite(y)]  # noqa: E711
-    return y if len(y) else None
+def rebatch(blocks: Iterable[Block], k: int, first: int | None = None) -> Iterator[Block]:
+    """The same rows, k at a time, the last block shorter; holds one batch and one block at most.
+
+    The first block may have another size.
+
+    Examples
+    --------
+    >>> def block(begin, end):
+    ...     return Block(np.arange(begin, end), np.zeros((end - begin, 2)), {}, None)
+    >>> [b.rows for b in rebatch([block(0, 3), block(3, 10), block(10, 11)], 4)]
+    [4, 4, 3]
+    """
+    held: list[Block] = []
+    rows, size = 0, first or k
+    for block in blocks:
+        begin = 0
+        while rows + block.rows - begin >= size:
+            end = begin + size - rows
+            yield _joined([*held, block.at(slice(begin, end))])
+            held, rows, begin, size = [], 0, end, k
+        if begin < block.rows:
+            held.append(block.at(slice(begin, None)) if begin else block)
+            rows += block.rows - begin
+    if held:
+        yield _joined(held)
 
 
-def _advise(first: Block, schema: Schema, rows: int) -> None:
-    """Warn of identifiers and of categories that are many, by the rows that the schema is from."""
-    number = 0
-    if rows < LEAST_ROWS or not isinstance(first.X, np.ndarray):
-        return
-    for column in schema.columns:
-        if column.is_text:
-            found = len(column.categories or ()) if column.kind == CATEGORY else 0
-            if found > MOSTLY * rows:
-                _warn(column.name, "is different in nearly every row, like an identifier")
-            elif found > MANY:
-                _warn(column.name, f"has {found} categories, one feature each")
-            continue
-        if (
-            column.kind == NUMBER
-            and first.rows >= LEAST_ROWS
-            and np.all(np.diff(first.X[:, number]) == 1.0)
-        ):
-            _warn(column.name, "counts the rows, like an identifier")
-        number += 1
+def _joined(blocks: list[Block]) -> Block:
+    """One block of all their rows, in order."""
+    first = blocks[0]
+    if len(blocks) == 1:
+        return first
+    dense = [block.X for block in blocks if isinstance(block.X, np.ndarray)]
+    targets = [block.y for block in blocks if block.y is not None]
+    return Block(
+        np.concatenate([block.numbers for block in blocks]),
+        np.concatenate(dense) if dense else sp.vstack([b.X for b in blocks], format="csr"),
+        {name: np.concatenate([block.texts[name] for block in blocks]) for name in first.texts},
+        np.concatenate(targets) if targets else None,
+        {name: np.concatenate([block.kept[name] for block in blocks]) for name in first.kept},
+    )
 
 
-def _warn(name: str, what: str) -> None:
-    remedy = without(name, words="counts" not in what)
-    warnings.warn(MiniampWarning(f"column {name!r} {what}; {remedy}"), stacklevel=2)
+class Shuffle:
+    """Rows in a random order within windows of some rows, one window after the other.
+
+    The order follows from the seed and the place of the window, so that a window which is read
+    again has the same order: a state needs no rows, only where the window begins.
+
+    Parameters
+    ----------
+    size : int
+        Rows per window.
+    seed : int
+        Of the order.
+    start : int
+        Number of the first row.
+    begun : pair of int
+        Rows of the first window that were given out before, and how many it had then; 0 if new.
+
+    Examples
+    --------
+    >>> block = Block(np.arange(6), np.zeros((6, 1)), {}, None)
+    >>> shuffle = Shuffle(4, seed=0, start=0)
+    >>> [sorted(b.numbers.tolist()) for b in shuffle.blocks([block])], shuffle.place(5)
+    ([[0, 1, 2, 3], [4, 5]], (4, (1, 2)))
+    """
+
+    def __init__(self, size: int, seed: int, start: int, begun: tuple[int, int] = (0, 0)) -> None:
+        self.size, self._seed, self._start, self._begun = size, seed, start, begun
+        self._windows: deque[tuple[int, int, int, int]] = deque()
+        self._given = 0
+
+    def blocks(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """The rows of the blocks, a window at a time."""
+        skip, first = self._begun
+        for window in rebatch(blocks, self.size, first or self.size):
+            begin, end = self._start, int(window.numbers[-1]) + 1
+            order = np.random.default_rng([self._seed, begin]).permutation(window.rows)
+            self._windows.append((begin, end, window.rows, skip))
+            yield window.at(order[skip:])
+            self._start, skip = end, 0
+
+    def place(self, rows: int) -> tuple[int, tuple[int, int]]:
+        """Where to start, and with which `begun`, after so many more rows were given out."""
+        begin, end, size, skip = self._windows[0]
+        self._given += rows
+        while self._given > size - skip:
+            self._given -= size - skip
+            self._windows.popleft()
+            begin, end, size, skip = self._windows[0]
+        if self._given == size - skip:
+            return end, (0, 0)
+        return begin, (skip + self._given, size)

@@ -16,6 +16,7 @@ from typing import IO, Protocol
 
 import numpy as np
 
+from miniamp import checks
 from miniamp.streams.formats.base import (
     Format,
     InputFile,
@@ -29,8 +30,6 @@ from miniamp.streams.pieces import (
     ArrowArray,
     Piece,
     TablePiece,
-    needed,
-    refuse_duplicates,
     rows_per_piece,
     too_short,
 )
@@ -84,7 +83,7 @@ class Parquet(Format):
 
     def __init__(self, file: InputFile | StandardInput, targets: Targets) -> None:
         super().__init__(file, targets)
-        parquet = needed("pyarrow.parquet", "reading Parquet")
+        parquet = checks.needed("pyarrow.parquet", "reading Parquet")
         with readable(self.name, self.format):
             self._metadata = parquet.read_metadata(self.name)
             self._groups = [
@@ -100,7 +99,7 @@ class Parquet(Format):
         """Row groups before the row `start` are not read."""
         if start > self.count():
             raise too_short(self.name, self.count(), start)
-        parquet = needed("pyarrow.parquet", "reading Parquet")
+        parquet = checks.needed("pyarrow.parquet", "reading Parquet")
         first = row = 0
         while first < len(self._groups) and row + self._groups[first] <= start:
             row += self._groups[first]
@@ -109,7 +108,7 @@ class Parquet(Format):
             self.name, metadata=self._metadata, pre_buffer=False, buffer_size=BUFFER
         ) as file:
             names = file.schema_arrow.names
-            refuse_duplicates(names, self.name)
+            checks.refuse_duplicates(names, self.name)
             chosen = [name for name in names if columns is None or name in columns]
             for group in range(first, len(self._groups)):
                 self._check_pages(group, chosen)
@@ -153,7 +152,7 @@ class ArrowIPC(Format):
 
     def __init__(self, file: InputFile | StandardInput, targets: Targets) -> None:
         super().__init__(file, targets)
-        needed("pyarrow", "reading Arrow IPC")
+        checks.needed("pyarrow", "reading Arrow IPC")
 
     def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
         row = 0
@@ -167,7 +166,7 @@ class ArrowIPC(Format):
 
         A file is a stream after eight bytes, and is read as such: its footer could point anywhere.
         """
-        pa = needed("pyarrow", "reading Arrow IPC")
+        pa = checks.needed("pyarrow", "reading Arrow IPC")
         begin = 8 if self.file.head.startswith(self.marks[0]) else 0
         options = pa.ipc.IpcReadOptions(use_threads=False)
         with pa.OSFile(self.name) as file, pa.OSFile(self.name) as ahead:
@@ -175,7 +174,7 @@ class ArrowIPC(Format):
             messages = pa.ipc.MessageReader.open_stream(ahead)
             schema = pa.ipc.read_schema(messages.read_next_message())
             refuse_too_many(len(schema.names), self.name)
-            refuse_duplicates(schema.names, self.name)
+            checks.refuse_duplicates(schema.names, self.name)
             fields = [j for j, n in enumerate(schema.names) if columns is None or n in columns]
             if 0 < len(fields) < len(schema.names):
                 options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=fields)

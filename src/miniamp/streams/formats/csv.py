@@ -30,8 +30,6 @@ from miniamp.streams.pieces import (
     NumberedNames,
     Piece,
     TablePiece,
-    needed,
-    refuse_duplicates,
 )
 
 #: Recognised by the parser itself; other spellings are found later, cell by cell (`cells`).
@@ -87,7 +85,7 @@ class CSV(Format):
         encoding: str = "utf-8",
     ) -> None:
         super().__init__(file, targets)
-        needed("pyarrow", "reading CSV")
+        checks.needed("pyarrow", "reading CSV")
         if decimal not in (".", ","):
             raise checks.refuse("decimal", repr(decimal), "'.' or ','", "choose one")
         try:
@@ -150,13 +148,13 @@ class CSV(Format):
                 "the names of the columns",
                 "write a header line, or use {header=False}",
             )
-        refuse_duplicates(cells, self.name)
+        checks.refuse_duplicates(cells, self.name)
         return cells
 
     def _parsed(self, block: bytes, names: list[str], delimiter: str, row: int) -> _ArrowTable:
         """One block as a table of strings."""
-        pa = needed("pyarrow", "reading CSV")
-        csv = needed("pyarrow.csv", "reading CSV")
+        pa = checks.needed("pyarrow", "reading CSV")
+        csv = checks.needed("pyarrow.csv", "reading CSV")
         numbers = [f"{j}" for j in range(len(names))]
         try:
             table: _ArrowTable = csv.read_csv(
@@ -172,7 +170,7 @@ class CSV(Format):
         except pa.ArrowInvalid as error:
             raise self._explained(block, len(names), delimiter, row, str(error)) from None
         if self._decimal == ",":
-            compute = needed("pyarrow.compute", "reading CSV")
+            compute = checks.needed("pyarrow.compute", "reading CSV")
             for j, name in enumerate(numbers):
                 cells = compute.replace_substring_regex(
                     table.column(j), pattern=_COMMA, replacement=r"\1.\2"
