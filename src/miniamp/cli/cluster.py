@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from miniamp.estimators import MiniAMPClusterer
 
 
-class Own:
+class ClusterOptions:
     """Options of `cluster` alone."""
 
     clusters: int = option(..., None, "K", "The number of clusters.", min=1)
@@ -51,7 +51,7 @@ class Own:
     )
 
 
-@takes(Features, Reading, Files, Own)
+@takes(Features, Reading, Files, ClusterOptions)
 def cluster(source: Source, **given: Any) -> None:
     """Find clusters in a stream of rows, with the uncertainty of every centre.
 

@@ -41,7 +41,7 @@ def _auto_or_share(value: str | None) -> str | None:
     return value
 
 
-class Own:
+class FitOptions:
     """Options of `fit` alone."""
 
     target: str = option(
@@ -99,7 +99,7 @@ class Own:
     )
 
 
-@takes(Own, Features, Reading, Files)
+@takes(FitOptions, Features, Reading, Files)
 def fit(source: Source, **given: Any) -> None:
     """Learn to predict a column from the others, in one pass and bounded memory.
 

@@ -14,7 +14,7 @@ from miniamp.cli.options import FILES, JSON, ModelFile, option, takes
 from miniamp.cli.run import State, feature_names, opened
 
 
-class Own(JSON):
+class InspectOptions(JSON):
     """Options of `inspect` alone."""
 
     top: int = option(
@@ -25,7 +25,7 @@ class Own(JSON):
     report: Path | None = option(None, FILES, "FILE", "Write an HTML report.")
 
 
-@takes(Own)
+@takes(InspectOptions)
 def inspect(model: ModelFile, **given: Any) -> None:
     """Show what a model is, what it was learned from, its strongest coefficients, and its health.
 

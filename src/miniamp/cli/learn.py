@@ -24,7 +24,7 @@ from miniamp.cli import outputs
 from miniamp.cli.options import Options
 from miniamp.cli.outputs import require_outputs
 from miniamp.cli.run import Run, options_of
-from miniamp.cli.tasks import E, Task
+from miniamp.cli.tasks import E, LearningTask
 from miniamp.streams import lock
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ SIGNALLED = 128
 
 
 def execute(
-    kind: Callable[[Options], Task[E]],
+    kind: Callable[[Options], LearningTask[E]],
     given: Options,
     files: Mapping[str, str],
     label: Callable[[Run[E], Path], None] | None = None,

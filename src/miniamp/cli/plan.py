@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from miniamp.theory import Plan
 
 
-class Own(JSON):
+class PlanOptions(JSON):
     """Options of `plan` alone."""
 
     features: int = option(..., None, "N", "Number of coefficients.", min=1)
@@ -53,7 +53,7 @@ class Own(JSON):
     )
 
 
-@takes(Own)
+@takes(PlanOptions)
 def plan(**given: Any) -> None:
     """Choose a batch size from the theory alone, and show what each one costs.
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from miniamp.cli.tasks import Estimator
 
 
-class Own:
+class PredictOptions:
     """Options of `predict` alone."""
 
     output: Path = option(
@@ -55,7 +55,7 @@ class Own:
     )  # fmt: skip
 
 
-@takes(Reading, Own)
+@takes(Reading, PredictOptions)
 def predict(model: ModelFile, source: Source, **given: Any) -> None:
     """Predict for every row of a source, with error bars.
 

@@ -16,7 +16,7 @@ import numpy as np
 import miniamp
 from miniamp import checks
 from miniamp.cli.options import LISTS, Options, column, hashed_of, listed, pairs, reading_options
-from miniamp.cli.tasks import E, Task
+from miniamp.cli.tasks import E, LearningTask
 from miniamp.streams import Schema, Stream, StreamBatch, open_stream
 from miniamp.streams.sources import files_of, is_read_once
 
@@ -54,7 +54,7 @@ class Run(Generic[E]):
 
     Parameters
     ----------
-    task : Task
+    task : LearningTask
         What to learn.
     source : str
         The rows, as given.
@@ -73,7 +73,7 @@ class Run(Generic[E]):
 
     def __init__(
         self,
-        task: Task[E],
+        task: LearningTask[E],
         source: str,
         saved: State | None = None,
         learned: Learned[E] | None = None,
@@ -111,7 +111,7 @@ class Run(Generic[E]):
             return self.task.suited_rows(first, total)
 
     @classmethod
-    def resume(cls, path: Path, task: Task[E], source: str, new_rows: bool) -> Self:
+    def resume(cls, path: Path, task: LearningTask[E], source: str, new_rows: bool) -> Self:
         """The run that this checkpoint holds; refused if it is another one."""
         estimator, saved = opened(path)
         by = None if saved is None else saved.get("command", "fit")

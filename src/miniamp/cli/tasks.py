@@ -39,7 +39,7 @@ FEW_CLASSES, MANY_FOR_CLASSES = 10, 3
 Labels = NDArray[np.generic]
 
 
-class Task(ABC, Generic[E]):
+class LearningTask(ABC, Generic[E]):
     """What the options ask to learn; making one refuses options that no run could use.
 
     Parameters
@@ -75,7 +75,7 @@ class Task(ABC, Generic[E]):
         """What the progress shows of the latest batch."""
 
 
-class Prediction(Task["Predictor"]):
+class Prediction(LearningTask["Predictor"]):
     """A regression or classification."""
 
     command = "fit"
@@ -154,7 +154,7 @@ class Prediction(Task["Predictor"]):
         return np.unique(classes if numbers is None else labels_of(numbers))
 
 
-class Clustering(Task["MiniAMPClusterer"]):
+class Clustering(LearningTask["MiniAMPClusterer"]):
     """A clustering."""
 
     command = "cluster"
