@@ -13,6 +13,7 @@ from scipy import linalg
 from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
+from miniamp.channels.gaussian import Gaussian
 from miniamp.designs.sequential import (
     Columns,
     KernelRows,
@@ -149,6 +150,16 @@ class Design(ABC):
     def transposed_times(self, u: Array) -> Array:
         """Phi' u, (N,) for u (M,) and (N, k) for u (M, k)."""
         return np.asarray(self.toarray().T @ u)
+
+    def squares_times(self, v: Array) -> Array:
+        """The squared entries times v (N,), (M,)."""
+        return self.forecast(np.zeros(self.shape[1]), v)[1]
+
+    def transposed_squares_times(self, w: Array) -> Array:
+        """The transpose of the squared entries times w (M,) > 0 or 0, (N,)."""
+        zeros, unit = np.zeros(self.shape[1]), np.zeros(self.shape[0])
+        noise = Gaussian(1.0 / np.where(w > 0.0, w, 1.0))  # an empty row has no entries
+        return self.sandwich(zeros, zeros, unit, noise, None).curvature
 
     def gram(self, weights: Array) -> Array:
         """Products of the rows, Phi diag(weights) Phi', (M, M), for weights (N,) >= 0."""
@@ -289,6 +300,8 @@ class Averaged(Design):
     toarray = _of_inner("toarray")
     times = _of_inner("times")
     transposed_times = _of_inner("transposed_times")
+    squares_times = _of_inner("squares_times")
+    transposed_squares_times = _of_inner("transposed_squares_times")
     gram = _of_inner("gram")
     information = _of_inner("information")
     column_variances = _of_inner("column_variances")

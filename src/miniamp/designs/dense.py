@@ -114,6 +114,16 @@ class Dense(Design):
         )
         return total
 
+    def squares_times(self, v: Array) -> Array:
+        # Not by a compiled sweep: choosing a solver would wait for the compiler.
+        return np.concatenate([np.square(part) @ v for _, part in self._float64_blocks()])
+
+    def transposed_squares_times(self, w: Array) -> Array:
+        total = np.zeros(self.shape[1])
+        for block, part in self._float64_blocks():
+            total += w[block] @ np.square(part)
+        return total
+
     def information(self, weights: Array) -> Array:
         one = float(weights[0])
         if not np.all(weights == one):

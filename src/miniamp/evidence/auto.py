@@ -21,7 +21,6 @@ from miniamp import checks
 from miniamp.absorb import Step
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
-from miniamp.channels.gaussian import Gaussian
 from miniamp.designs import Design
 from miniamp.evidence.base import DrawnRows
 from miniamp.evidence.batch import Batch
@@ -255,22 +254,20 @@ def correlation(design: Design) -> float:
     True
     """
     M, N = design.shape
-    zeros, unit = np.zeros(N), Gaussian(1.0)
-    # Scales and products from the two passes that every design has. Columns, rows, columns again:
-    # after one round a few large columns would still set the scale of all rows.
-    b = _inverse_root(design.sandwich(zeros, zeros, np.zeros(M), unit, None).curvature, M)
-    a = _inverse_root(design.forecast(zeros, np.square(b))[1], N)
+    # Columns, rows, columns again: after one round a few large columns would still set the scale of
+    # all rows.
+    b = _inverse_root(design.transposed_squares_times(np.ones(M)), M)
+    a = _inverse_root(design.squares_times(np.square(b)), N)
     if not a.any():
         return 0.0
-    noise = Gaussian(1.0 / np.square(np.where(a > 0.0, a, 1.0)))  # an empty row has no entries
-    b = _inverse_root(design.sandwich(zeros, zeros, np.zeros(M), noise, None).curvature, M)
+    b = _inverse_root(design.transposed_squares_times(np.square(a)), M)
     live_rows, live_columns = int((a > 0.0).sum()), int((b > 0.0).sum())
 
     def forth(u: Array) -> Array:
-        return np.asarray(a * design.forecast(b * u, zeros)[0])
+        return np.asarray(a * design.times(b * u))
 
     def back(w: Array) -> Array:
-        return np.asarray(b * design.sandwich(zeros, np.zeros(()), a * w, unit, None).pull)
+        return np.asarray(b * design.transposed_times(a * w))
 
     wide = live_rows <= live_columns
     n, longer = sorted((live_rows, live_columns))

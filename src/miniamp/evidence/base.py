@@ -182,7 +182,8 @@ class DrawnRows(Generic[MemoryT]):
             return None
         # A label of weight 10 is there ten times, and no more surprising than once.
         plain = self.plain if self.plain.shift_invariant else self.plain.unweighted()
-        plain = plain.weighted(np.full(self.rows, 1.0 / self.noisier))
+        if self.noisier > 1.0:  # labels of any weight but 1 have no closed form
+            plain = plain.weighted(np.full(self.rows, 1.0 / self.noisier))
         # A row alone may show that a sparse coefficient is not zero. It is then off by much without
         # itself, and explained with it.
         fitted = self.design.times(step.estimate.mean)

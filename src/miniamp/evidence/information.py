@@ -15,6 +15,10 @@ from miniamp.tilt import Information, Remembered, Tilt, cholesky
 
 #: Directions of which less is known than this, relative to the best known one, are rounding.
 UNSEEN = 1e-13
+#: The prior of a coefficient follows the units of its feature up to this relative change of its
+#: variance, and a batch needs a factorisation less. From one batch of 1000 rows to two the largest
+#: of 1000 changes is 0.08; a prior's width is not known to a tenth for a single coefficient.
+SAME_UNITS = 0.1
 #: Up to so many coefficients their mean variance is computed, of more it is estimated, from so many
 #: random vectors.
 FEW, PROBES = 256, 32
@@ -120,10 +124,17 @@ class InformationPosterior(Posterior):
         return self._but(products=factor * self.products, linear=factor * self.linear)
 
     def stretched(self, factor: ArrayOrFloat) -> Self:
-        unit = 1.0 / np.broadcast_to(np.asarray(factor, dtype=np.float64), (self.size,))
+        f = np.broadcast_to(np.asarray(factor, dtype=np.float64), (self.size,))
+        unit = 1.0 / f
         P = self.products * unit
         P *= unit[:, None]
-        return self._but(products=P, linear=self.linear * unit)
+        new = self._but(products=P, linear=self.linear * unit)
+        site = Moments(f * self.site.mean, np.square(f) * self.site.var)
+        off = np.abs(site.var / new.site.var - 1.0) + np.abs(site.mean - new.site.mean)
+        if "lower" in self.__dict__ and np.max(off) < SAME_UNITS:
+            # The prior follows the units, as in `ExactBatch`, and the factor stays one.
+            new.__dict__.update(site=site, lower=self.lower * unit[:, None])
+        return new
 
     @cached_property
     def site(self) -> Moments:
@@ -131,11 +142,11 @@ class InformationPosterior(Posterior):
         zeros = np.zeros(self.size)
         return Moments(*self.prior.moments(zeros, zeros))
 
-    @cached_property
+    @property
     def precision(self) -> Array:
         """Inverse covariance, (N, N)."""
         total = self.products.copy()
-        total[np.diag_indices_from(total)] += 1.0 / self.site.var
+        total.flat[:: self.size + 1] += 1.0 / self.site.var
         return total
 
     @cached_property
@@ -154,7 +165,12 @@ class InformationPosterior(Posterior):
         root, _ = linalg.lapack.dtrtri(self.lower, lower=1)
         return Moments(self.centre, np.einsum("ij,ij->j", root, root))
 
-    @property
+    def probed(self, lower: Array) -> Array:
+        """L^-1 u for random signs u and a factor L like `lower`, (N, PROBES)."""
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(PROBES, self.size)).T
+        return np.asarray(linalg.solve_triangular(lower, signs, lower=True, check_finite=False))
+
+    @cached_property
     def mean_variance(self) -> float:
         """Mean over the coefficients of their variances; of many, by an unbiased estimate.
 
@@ -163,9 +179,7 @@ class InformationPosterior(Posterior):
         """
         if self.size <= FEW or "moments" in self.__dict__:
             return float(np.mean(self.moments.var))
-        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(PROBES, self.size)).T
-        root = linalg.solve_triangular(self.lower, signs, lower=True, check_finite=False)
-        return float(np.mean(np.square(root)))
+        return float(np.mean(np.square(self.probed(self.lower))))
 
     @property
     def total(self) -> Tilt:

@@ -13,7 +13,7 @@ from scipy import linalg
 
 from miniamp.arrays import Array
 from miniamp.designs import Design
-from miniamp.evidence.information import InformationPosterior
+from miniamp.evidence.information import FEW, InformationPosterior
 from miniamp.evidence.linear import ROUNDING, TINY, RowSites, Sites
 from miniamp.posterior import Posterior
 from miniamp.tilt import Tilt, cholesky, log_det
@@ -46,9 +46,15 @@ class RowScores:
         """The covariance of the scores under sites of these precisions, (M,)."""
         raise NotImplementedError
 
-    def absorbed(self, sites: RowSites) -> InformationPosterior:
-        """The belief with the sites of all rows, (M,) each."""
-        return self.belief.with_sites(self.rows, *sites)
+    def absorbed(self, sites: RowSites, tied: TiedScores) -> InformationPosterior:
+        """The belief with the sites of all rows, (M,) each, under which these are tied."""
+        new = self.belief.with_sites(self.rows, *sites)
+        if new.size > FEW:  # the factors at hand spare one of the new belief
+            new.__dict__["mean_variance"] = self._mean_variance(tied)
+        return new
+
+    def _mean_variance(self, tied: TiedScores) -> float:
+        raise NotImplementedError
 
 
 def scores_of(belief: Posterior, design: Design) -> RowScores:
@@ -78,6 +84,12 @@ class _ByRows(RowScores):
 
     def under(self, precision: Array) -> TiedRows:
         return TiedRows(self.covariance, precision)
+
+    def _mean_variance(self, tied: TiedScores) -> float:
+        assert isinstance(tied, TiedRows)
+        before = self.belief.probed(self.belief.lower)
+        known = tied.inverse @ (tied.root[:, None] * (self.root.T @ before))
+        return float(np.sum(np.square(before)) - np.sum(np.square(known))) / before.size
 
 
 class TiedRows:
@@ -112,6 +124,10 @@ class _ByColumns(RowScores):
 
     def under(self, precision: Array) -> _TiedColumns:
         return _TiedColumns(self, precision)
+
+    def _mean_variance(self, tied: TiedScores) -> float:
+        assert isinstance(tied, _TiedColumns)
+        return float(np.mean(np.square(self.belief.probed(tied.lower))))
 
 
 class _TiedColumns:
@@ -175,7 +191,7 @@ class Scored(OnRows):
 
     @cached_property
     def _belief(self) -> InformationPosterior:
-        return self.space.absorbed(self.rows)
+        return self.space.absorbed(self.rows, self.tied)
 
     def absorbed(self, belief: Posterior) -> Posterior:
         return self._belief

@@ -27,8 +27,8 @@ from miniamp.posterior import Moments, Prior
 STEPS, STILL = 40, 5e-3
 #: How often a step is halved, and the step after which the curvature is computed anew.
 HALVINGS, SHORT = 8, 0.2
-#: A gain that is less than this part of the whole is rounding.
-ROUNDING = 1e-9
+#: A gain that is less than this part of the whole is rounding, that of averages in float32.
+ROUNDING = 1e-6
 #: Solved once no score moves by more than this part of its standard deviation (root mean square).
 #: With 0.02 MNIST takes 17.3 s for 10,000 rows instead of 13.5, for a log loss of .302 and .301;
 #: iris, wine and digits differ by less than 1 %.
@@ -149,7 +149,7 @@ class SoftmaxState(NamedTuple):
     sites: RowSites
     left_out: Moments  #: the scores of each row without itself, (M, K) each
     iterations: int = 0
-    log_det: float = 0.0  #: how much narrower the rows have made the belief
+    tied: tuple[TiedScores, ...] = ()  #: the spaces under the sites
 
 
 SoftmaxStep = Step[RowSites, Moments, SoftmaxState]
@@ -254,9 +254,7 @@ class SoftmaxBatch:
         return Step(
             tilt=sites,
             estimate=Moments(omega, V),
-            memory=SoftmaxState(
-                state.spaces, pull, sites, left_out, iterations, sum(one.log_det for one in tied)
-            ),
+            memory=SoftmaxState(state.spaces, pull, sites, left_out, iterations, tuple(tied)),
             change=change,
             # One wrong label among certain ones is an outlier, not a conflict of the batch.
             health=(1.0 + error) / (1.0 + float(np.sum(expected))),
@@ -309,7 +307,7 @@ class SoftmaxBatch:
         total = self.channel.joint_output(omega, V)[2]
         fit = self.weights @ (omega[np.arange(self.rows), self.labels] - total)
         moved = np.vdot(state.pull, omega - start) - np.vdot(state.sites.precision, V)
-        return float(fit - 0.5 * (state.log_det + moved))
+        return float(fit - 0.5 * (sum(one.log_det for one in state.tied) + moved))
 
     def refine_all(
         self, belief: SoftmaxPosterior, estimate: Moments, memory: SoftmaxState, stop: Stop
@@ -321,8 +319,8 @@ class SoftmaxBatch:
 
     def conclude(self, belief: SoftmaxPosterior, step: SoftmaxStep) -> SoftmaxPosterior:
         sites, state = step.tilt, step.memory
-        each = zip(state.spaces, sites.precision.T, sites.linear.T, strict=True)
-        own = tuple(space.absorbed(RowSites(t, b)) for space, t, b in each)
+        each = zip(state.spaces, state.tied, sites.precision.T, sites.linear.T, strict=True)
+        own = tuple(space.absorbed(RowSites(t, b), tied) for space, tied, t, b in each)
         new = replace(belief, posteriors=own, batches=belief.batches + 1)
         if not self.learn_scale:
             return new
