@@ -127,13 +127,10 @@ class Counted(Dense):
 
     passes = 0
 
-    def sandwich(self, *arguments):
-        self.passes += 1
-        return super().sandwich(*arguments)
-
-    def forecast(self, *arguments):
-        self.passes += 1
-        return super().forecast(*arguments)
+    def __getattribute__(self, name):
+        if name in ("sandwich", "forecast", "times", "transposed_times") or "squares_" in name:
+            self.passes += 1
+        return super().__getattribute__(name)
 
 
 def test_choosing_costs_little_on_independent_rows():

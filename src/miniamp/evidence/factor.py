@@ -138,6 +138,8 @@ class FactorBatch(WholeEvidence):
         self.damping = checked_damping(damping)
         self.mean_field = bool(mean_field)
         self.rng = rng
+        #: The latest log-evidence: both the belief and the report of a batch have it.
+        self._latest: tuple[FactorStep, float] | None = None
 
     @property
     def rows(self) -> int:
@@ -224,6 +226,8 @@ class FactorBatch(WholeEvidence):
 
         With mean_field the variational lower bound instead.
         """
+        if self._latest is not None and self._latest[0] is step:
+            return self._latest[1]
         U, V, beta = step.estimate, step.memory, self.scores.beta
         assert V.tilt is not None  # after a step
         prior: Any = belief.prior
@@ -242,7 +246,8 @@ class FactorBatch(WholeEvidence):
             pairs += np.vdot(U.total, V.total)
         overlap = np.vdot(V.product, U.mean)
         gain = of_u + of_v + conjugate + overlap - 0.5 * beta * pairs
-        return float(gain) + self.scores.log_null
+        self._latest = step, float(gain) + self.scores.log_null
+        return self._latest[1]
 
     def remedies(self) -> Iterable[tuple[str, Self]]:
         yield "damping", self._but(damping=max(self.damping, CAREFUL_DAMPING))

@@ -119,5 +119,6 @@ def tilted_gaussian(mean: Array, cov: Array, A: Array) -> TiltedGaussian:
     """N(mean, cov) tilted by A, without inverting cov or A: both may be nearly singular."""
     root = np.linalg.cholesky(cov)
     inner = np.eye(len(mean)) + root.T @ A @ root
-    half = np.linalg.solve(np.linalg.cholesky(inner), root.T)
-    return TiltedGaussian(mean, A, half.T @ half, float(np.linalg.slogdet(inner)[1]))
+    lower = np.linalg.cholesky(inner)
+    half = np.linalg.solve(lower, root.T)
+    return TiltedGaussian(mean, A, half.T @ half, 2.0 * float(np.sum(np.log(np.diag(lower)))))
