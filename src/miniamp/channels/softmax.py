@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
@@ -56,23 +57,23 @@ class Softmax(Logistic):
 def _averages(omega: Array, V: Array) -> tuple[Array, Array, Array]:
     # Classes first: sums over them are then sums of whole arrays. In float32, half of the time for
     # an error of 1e-7, where that of the points themselves is 1e-3.
-    mean, spread = (part.T.astype(np.float32)[:, None, :] for part in (omega, np.sqrt(V)))
+    centre, spread = (part.T.astype(np.float32)[:, None, :] for part in (omega, np.sqrt(V)))
     z = spread * _normals(omega.shape[1])[:, :, None]
-    z += mean
+    z += centre
     top = z.max(axis=0)
     z -= top
     np.exp(z, out=z)
     total = z.sum(axis=0)
     z /= total
     each = np.full(z.shape[1], 1.0 / z.shape[1], dtype=np.float32)
-    mean = each @ z
-    square = each @ np.square(z, out=z)
-    both = (np.maximum(part, 0.0).T.astype(np.float64) for part in (mean, mean - square))
-    return *both, np.mean(top + np.log(total), axis=0, dtype=np.float64)
+    mean = (each @ z).astype(np.float64).T
+    square = (each @ np.square(z, out=z)).astype(np.float64).T
+    exponent = np.asarray(np.mean(top + np.log(total), axis=0, dtype=np.float64))
+    return mean, np.maximum(mean - square, 0.0), exponent
 
 
 @lru_cache(maxsize=8)
-def _normals(classes: int) -> Array:
+def _normals(classes: int) -> NDArray[np.float32]:
     """POINTS standard normal vectors of so many classes, (classes, POINTS), well spread."""
     points = qmc.Sobol(classes, seed=0).random(POINTS // 2)
     half = ndtri(np.clip(points, 1e-9, 1.0 - 1e-9)).T
