@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
@@ -55,28 +54,22 @@ class Softmax(Logistic):
 
 
 def _averages(omega: Array, V: Array) -> tuple[Array, Array, Array]:
-    # Classes first: sums over them are then sums of whole arrays. In float32, half of the time for
-    # an error of 1e-7, where that of the points themselves is 1e-3.
-    centre, spread = (part.T.astype(np.float32)[:, None, :] for part in (omega, np.sqrt(V)))
-    z = spread * _normals(omega.shape[1])[:, :, None]
-    z += centre
+    # Classes first: sums over them are then sums of whole arrays.
+    z = omega.T[:, None, :] + np.sqrt(V).T[:, None, :] * _normals(omega.shape[1])[:, :, None]
     top = z.max(axis=0)
     z -= top
     np.exp(z, out=z)
     total = z.sum(axis=0)
     z /= total
-    each = np.full(z.shape[1], 1.0 / z.shape[1], dtype=np.float32)
-    mean = (each @ z).astype(np.float64).T
-    square = (each @ np.square(z, out=z)).astype(np.float64).T
-    exponent = np.asarray(np.mean(top + np.log(total), axis=0, dtype=np.float64))
-    return mean, np.maximum(mean - square, 0.0), exponent
+    mean = z.mean(axis=1)
+    square = np.einsum("ksm,ksm->km", z, z) / z.shape[1]
+    return mean.T, np.maximum(mean - square, 0.0).T, np.mean(top + np.log(total), axis=0)
 
 
 @lru_cache(maxsize=8)
-def _normals(classes: int) -> NDArray[np.float32]:
+def _normals(classes: int) -> Array:
     """POINTS standard normal vectors of so many classes, (classes, POINTS), well spread."""
     points = qmc.Sobol(classes, seed=0).random(POINTS // 2)
     half = ndtri(np.clip(points, 1e-9, 1.0 - 1e-9)).T
     both = np.concatenate([half, -half], axis=1)
-    unit = both / np.sqrt(np.mean(np.square(both), axis=1, keepdims=True))
-    return np.asarray(unit, dtype=np.float32)
+    return np.asarray(both / np.sqrt(np.mean(np.square(both), axis=1, keepdims=True)))

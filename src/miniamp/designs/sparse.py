@@ -179,12 +179,8 @@ def checked_sparse(Phi: object) -> sparse.csr_array:
         rows = rows.copy()
         rows.sum_duplicates()
     checks.numeric("Phi", rows.data)
-    if rows.indices.dtype != np.int32 or rows.indptr.dtype != np.int32:
-        rows = _with_short_indices(rows)
-    return rows
-
-
-def _with_short_indices(rows: sparse.csr_array) -> sparse.csr_array:
+    if rows.indices.dtype == np.int32 and rows.indptr.dtype == np.int32:
+        return rows
     if max(rows.nnz, *rows.shape) > np.iinfo(np.int32).max:
         raise checks.refuse(
             "Phi", f"{rows.nnz} stored entries", "fewer than 2**31", "split the batch"

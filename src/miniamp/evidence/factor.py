@@ -231,9 +231,9 @@ class FactorBatch(WholeEvidence):
         U, V, beta = step.estimate, step.memory, self.scores.beta
         assert V.tilt is not None  # after a step
         prior: Any = belief.prior
-        after, before = belief.total + step.tilt, belief.total
-        of_u = np.sum(prior.log_partition(after.A, after.B) - prior.log_partition(*_pair(before)))
-        of_v = np.sum(self.prior_v.log_partition(*_pair(V.tilt)))
+        after = belief.total + step.tilt
+        of_u = np.sum(prior.log_partition(after.A, after.B)) - belief.log_partition()
+        of_v = np.sum(self.prior_v.log_partition(V.tilt.A, V.tilt.B))
         uu, vv = U.mean.T @ U.mean, V.mean.T @ V.mean
         conjugate = 0.0
         for tilt, mean, total, second in (
@@ -281,10 +281,6 @@ class FactorBatch(WholeEvidence):
                 "use the same features in every batch",
             )
         return prior
-
-
-def _pair(tilt: Tilt) -> tuple[Array, Array]:
-    return tilt.A, tilt.B
 
 
 def _damped(new: FactorRows, old: FactorRows, damping: float) -> FactorRows:

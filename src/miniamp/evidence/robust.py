@@ -141,45 +141,32 @@ class RobustBatch(DrawnRows[RobustState]):
     def _dual(self, belief: Posterior) -> bool:
         return belief.memory == 0 and solves_on_rows(self.design)
 
-    def _rows(self, belief: Posterior) -> Design:
-        return self.design if self._dual(belief) else self._held
-
     def start(self, belief: Posterior) -> tuple[Moments, RobustState]:
         check_columns(self.design, belief)
         if belief.keeps_sites:
-            space = scores_of(belief, self.design)
+            space, volume, exact = scores_of(belief, self.design), 0.0, True
+            omega, V, sites = space.omega, space.V, Sites(*belief.gaussian())
             # Iterations are on the rows alone: variances of coefficients are not asked for.
             before = Moments(space.belief.centre, space.belief.site.var)
-            return self._started(before, space.omega, space.V, Sites(*belief.gaussian()))
-        base, remembered = belief.remembering(None), belief.remembered
-        sites = sites_of(base)
-        exact, past = is_gaussian(base, sites), None
-        if remembered is not None:
-            past = known(belief, sites if exact else sites_of(belief))
-        omega, V = moments_of(belief, self._rows(belief), past)
-        if remembered is not None and not exact:
-            # Relative scales are the prior's and the tilt's, the rest is what these rows said.
-            sites = match_in_common(base, remembered.field, sites)[1]
-        volume = 0.0 if past is None else past.volume
-        return self._started(belief.moments, omega, V, sites, exact=exact, past=volume)
-
-    def _started(
-        self,
-        before: Moments,
-        omega: Array,
-        V: Array,
-        sites: Sites,
-        *,
-        exact: bool = True,
-        past: float = 0.0,
-    ) -> tuple[Moments, RobustState]:
-        """The first sites of rows that the belief predicts to be N(omega, V)."""
+        else:
+            base, remembered, past = belief.remembering(None), belief.remembered, None
+            sites, exact, before = sites_of(base), base.prior.is_gaussian, belief.moments
+            if remembered is not None:
+                past = known(belief, sites if exact else sites_of(belief))
+            rows = self.design if self._dual(belief) else self._held
+            omega, V = moments_of(belief, rows, past)
+            if remembered is not None and not exact:
+                # Relative scales are the prior's and the tilt's, the rest is what these rows said.
+                sites = match_in_common(base, remembered.field, sites)[1]
+            volume = 0.0 if past is None else past.volume
         V = np.maximum(V, TINY)
-        left = min(1.0, self.design.shape[1] / self.rows)  # of V, when so many rows have been seen
-        rows, fixed = first_sites(self.channel, self.y, omega, V, left)
+        left = min(1.0, belief.size / self.rows)  # of V, when so many rows have been seen
+        first, fixed = first_sites(self.channel, self.y, omega, V, left)
         g, curvature = self.channel.output(self.y, omega, V)
         figure, unseen = health(g, curvature), blind(g, curvature, V)
-        return before, RobustState(sites, rows, fixed, figure, exact=exact, past=past, blind=unseen)
+        return before, RobustState(
+            sites, first, fixed, figure, exact=exact, past=volume, blind=unseen
+        )
 
     def refine(self, belief: Posterior, estimate: Moments, memory: RobustState) -> RobustStep:
         try:
@@ -284,7 +271,9 @@ class RobustBatch(DrawnRows[RobustState]):
             )
             new, sites = matching
             residual = max(residual, _mismatch(new, now.field.A + sites.precision, now))
-        solved = residual < (ROWS_ENOUGH if state.exact else ENOUGH) or _resolved(new, self.channel)
+        # Or nothing is left that floating point could learn.
+        resolved = float(np.mean(new.var)) < self.channel.resolution * power(new)
+        solved = resolved or residual < (ROWS_ENOUGH if state.exact else ENOUGH)
         step = Step(
             tilt=now.field,
             estimate=new,
@@ -364,17 +353,6 @@ def _accepted(belief: Posterior, step: RobustStep) -> RobustStep:
     return step._replace(health=np.inf) if risen else step
 
 
-def is_gaussian(base: Posterior, sites: Sites) -> bool:
-    """Whether prior and tilt are Gaussians: their sites, found without a field, fit any other."""
-    far = Tilt(sites.precision, sites.linear + np.sqrt(sites.precision))
-    _, other = match(base, far)
-    same = np.abs(other.precision - sites.precision) <= SAME * sites.precision
-    off = np.abs(other.linear - sites.linear)
-    return bool(
-        same.all() and (off <= SAME * (np.abs(sites.linear) + np.sqrt(sites.precision))).all()
-    )
-
-
 def _solution(state: RobustState) -> Solution:
     """The Gaussian behind the last step."""
     if state.solution is not None:
@@ -382,11 +360,6 @@ def _solution(state: RobustState) -> Solution:
     assert state.linear is not None
     assert state.seen is not None  # there is a last step
     return state.linear.at(state.seen)
-
-
-def _resolved(new: Moments, channel: Channel) -> bool:
-    """Nothing is left that floating point could learn."""
-    return float(np.mean(new.var)) < channel.resolution * power(new)
 
 
 def _mismatch(new: Moments, precision: Array, now: Marginals) -> float:

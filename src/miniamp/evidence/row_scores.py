@@ -48,13 +48,7 @@ class RowScores:
 
     def absorbed(self, sites: RowSites, tied: TiedScores) -> InformationPosterior:
         """The belief with the sites of all rows, (M,) each, under which these are tied."""
-        new = self.belief.with_sites(self.rows, *sites)
-        if new.size > FEW:  # the factors at hand spare one of the new belief
-            new.__dict__["mean_variance"] = self._mean_variance(tied)
-        return new
-
-    def _mean_variance(self, tied: TiedScores) -> float:
-        raise NotImplementedError
+        return self.belief.with_sites(self.rows, *sites)
 
 
 def scores_of(belief: Posterior, design: Design) -> RowScores:
@@ -85,11 +79,15 @@ class _ByRows(RowScores):
     def under(self, precision: Array) -> TiedRows:
         return TiedRows(self.covariance, precision)
 
-    def _mean_variance(self, tied: TiedScores) -> float:
-        assert isinstance(tied, TiedRows)
-        before = self.belief.probed(self.belief.lower)
-        known = tied.inverse @ (tied.root[:, None] * (self.root.T @ before))
-        return float(np.sum(np.square(before)) - np.sum(np.square(known))) / before.size
+    def absorbed(self, sites: RowSites, tied: TiedScores) -> InformationPosterior:
+        new = super().absorbed(sites, tied)
+        if new.size > FEW and isinstance(tied, TiedRows):
+            # The factors at hand spare one of the new belief.
+            before = self.belief.probed(self.belief.lower)
+            known = tied.inverse @ (tied.root[:, None] * (self.root.T @ before))
+            left = float(np.sum(np.square(before)) - np.sum(np.square(known)))
+            new.__dict__["mean_variance"] = left / before.size
+        return new
 
 
 class TiedRows:
@@ -124,10 +122,6 @@ class _ByColumns(RowScores):
 
     def under(self, precision: Array) -> _TiedColumns:
         return _TiedColumns(self, precision)
-
-    def _mean_variance(self, tied: TiedScores) -> float:
-        assert isinstance(tied, _TiedColumns)
-        return float(np.mean(np.square(self.belief.probed(tied.lower))))
 
 
 class _TiedColumns:
