@@ -88,9 +88,10 @@ class Task:
 
 
 def every(panel: str, work: Callable[..., list[Row]], **given: object) -> list[Task]:
-    """A task for each combination of what is given as a tuple, a range or a dict; last ones first.
+    """A task for each combination of what is given as a tuple, a range or a dict.
 
-    The panel may be named by what is given: "model" stands for the value of model.
+    The last one varies fastest. The panel may be named by what is given: "model" stands for the
+    value of model.
 
     Examples
     --------

@@ -149,7 +149,8 @@ def schedule(
     rows : float, optional
         Rows over coefficients that can be had in all; without limit by default (give a target).
     largest : float, optional
-        Rows over coefficients that one batch can hold; without limit by default.
+        Rows over coefficients that one batch can hold, for at most 5,000 batches; without limit by
+        default.
     target : float, optional
         The error to reach with the fewest rows; without one, the smallest error with all rows.
     design : Spectrum, optional
