@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterable
-from functools import wraps
+from functools import update_wrapper
 from importlib.util import find_spec
 from inspect import signature
 from typing import TYPE_CHECKING, Literal
@@ -234,13 +234,12 @@ def plotted(
                 raise nothing(facts.task, "another task, or more batches", "leave it out")
             return chart(facts)
 
-        @wraps(chart)
         def plot(estimator: object, ax: Axes | None = None, **options: Given) -> Axes:
             return matplotlib(chart(Facts.of(estimator), **options), ax)
 
         on_page(place)(on_its_page)
-        own = signature(plot, follow_wrapped=False)
-        more = list(signature(chart).parameters.values())[1:]
+        own, more = signature(plot), list(signature(chart).parameters.values())[1:]
+        update_wrapper(plot, chart)
         given = [*list(own.parameters.values())[:2], *more]
         plot.__signature__ = own.replace(parameters=given)  # type: ignore[attr-defined]
         return plot
