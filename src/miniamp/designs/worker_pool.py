@@ -59,6 +59,12 @@ class Message(NamedTuple):
     calls: list[tuple[Any, ...]]  #: (task, shared, {block: own}, combine)
 
 
+class Failed(NamedTuple):
+    """An error of a task, sent back as a result: what a call itself raises is then Dask's own."""
+
+    error: Exception
+
+
 class Blocks:
     """The actor: all blocks of one worker."""
 
@@ -72,9 +78,13 @@ class Blocks:
     def run(self, message: Message) -> Any:
         """The result of the last of several calls."""
         result = None
-        with threads.limit(self._threads):
-            for task, shared, own, combine in message.calls:
-                result = combine(task(self._blocks[k], *shared, *mine) for k, mine in own.items())
+        try:
+            with threads.limit(self._threads):
+                for task, shared, own, combine in message.calls:
+                    each = (task(self._blocks[k], *shared, *mine) for k, mine in own.items())
+                    result = combine(each)
+        except Exception as error:  # raised by `Group.result`
+            return Failed(error)
         return result
 
 
@@ -119,11 +129,14 @@ class Group:
         """The result of a pending call."""
         while pending is not None and self._future.status == "finished":
             try:
-                return pending.result(timeout=WATCH)
+                result = pending.result(timeout=WATCH)
             except TimeoutError:
                 continue
-            except OSError:  # no task raises one itself: the connection broke
+            except Exception:  # the connection broke, or the worker is closing
                 break
+            if isinstance(result, Failed):
+                raise result.error
+            return result
         raise _WorkerLost
 
 
