@@ -352,14 +352,16 @@ class FitState:
                 raise checks.refuse(
                     "state", f"no field {part.name!r}", "all that was saved", "save it again"
                 )
-        frame = state["frame"]
+        frame, tally = state["frame"], state.get("tally", {})
+        if "total" not in tally and "low" in tally:  # of version 0.1: sums begin with the next rows
+            tally = {**tally, "total": np.zeros_like(tally["low"])}
         changes = {
             "frame": None if frame is None else Frame(**frame),
             "models": tuple(Model(**model) for model in state["models"]),
             "others": tuple(Candidate.from_state(one) for one in state.get("others", ())),
             "waiting": Rows.from_state(state["waiting"]),
             "history": History(state["history"]),
-            "tally": Tally(**state.get("tally", {})),
+            "tally": Tally(**tally),
             # A file of version 0.1 has one number, of one target.
             "y_centre": np.atleast_1d(state["y_centre"]),
             "y_scale": np.atleast_1d(state["y_scale"]),
