@@ -78,6 +78,16 @@ class _Round(NamedTuple):
 LearnStep = Step[Tilt, Moments, _Round | None]
 
 
+def _unchanged(before: _Round) -> LearnStep:
+    """The round before as the last one, where the rows cannot be solved with what it learned.
+
+    Sparse coefficients of 3,000 features and 100 rows once went on from such a solution: their
+    prior grew to a variance of 1e34 in the next round.
+    """
+    kept = before._replace(prior=before.posterior.prior, channel=before.rows.plain, more=0.0)
+    return before.attempt.step._replace(memory=kept, change=0.0, health=before.health, ended=True)
+
+
 class Learn:
     """Rows (Phi, y) from which a `Model` learns its coefficients and its hyper-parameters.
 
@@ -146,7 +156,10 @@ class Learn:
         step = attempt.step
         with np.errstate(over="ignore"):  # AMP that diverges ends where squares overflow
             finite = bool(np.isfinite(np.sum(np.square(step.estimate.mean))))
-        if not finite or (not step.change < UNSOLVED and not attempt.info.converged):
+        solved = attempt.info.converged or step.change < UNSOLVED
+        if memory is not None and not (finite and solved and np.isfinite(step.health)):
+            return _unchanged(memory)
+        if not finite or not solved:
             return step._replace(memory=None, change=np.nan)
         if model.batches == 0 or memory is None:
             health = step.health
