@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from miniamp import Posterior, absorb, channels, evidence, learning, priors, stream
+from miniamp import (
+    MiniAMPRegressor,
+    Posterior,
+    absorb,
+    channels,
+    evidence,
+    learning,
+    priors,
+    stream,
+)
 from miniamp.datasets import ensembles, glm_stream
 from miniamp.errors import InvalidInputError
 from miniamp.estimators.scoring import RowPrediction
@@ -396,6 +405,25 @@ def test_sparse_coefficients_are_found_in_sparse_rows():
         model, info = absorb(model, learning.Learn(Phi, y, fixed=("mean",)), on_conflict="adapt")
         assert "skipped" not in {entry.kind for entry in info.adapted}
         assert np.var(Phi @ model.mean - z) < 0.02 * np.var(z)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_sparse_rows_in_small_batches_do_not_run_away(seed):
+    # 10 batches of 20 rows, 300 features, 6 of them used, memory for 40 rows. The solver ran away in
+    # one batch, and hyper-parameters fitted to that overflowed (seed 0) or grew to 1e44 (seed 1).
+    rng = np.random.default_rng(seed)
+    X = sparse.random(
+        200, 300, density=0.03, random_state=rng, data_rvs=rng.standard_normal, format="csr"
+    )
+    coef = np.zeros(300)
+    coef[rng.choice(300, 6, replace=False)] = 3.0 * rng.normal(size=6)
+    y = X @ coef + 0.01 * rng.normal(size=200)
+    model = MiniAMPRegressor(prior="sparse", memory=40)
+    for rows in np.split(np.arange(200), 10):
+        model.partial_fit(X[rows], y[rows])
+        assert float(model.prior_.var) < 100.0 * np.max(np.square(coef))
+    assert np.mean(np.square(model.coef_ - coef)) < 0.2 * np.mean(np.square(coef))
 
 
 def test_a_collinear_signal_is_learned_from_batches_below_the_number_of_features():

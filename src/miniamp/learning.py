@@ -156,11 +156,10 @@ class Learn:
         step = attempt.step
         with np.errstate(over="ignore"):  # AMP that diverges ends where squares overflow
             finite = bool(np.isfinite(np.sum(np.square(step.estimate.mean))))
-        solved = attempt.info.converged or step.change < UNSOLVED
-        if memory is not None and not (finite and solved and np.isfinite(step.health)):
-            return _unchanged(memory)
+        solved = attempt.info.converged or (step.change < UNSOLVED and np.isfinite(step.health))
         if not finite or not solved:
-            return step._replace(memory=None, change=np.nan)
+            failed = step._replace(memory=None, change=np.nan)
+            return failed if memory is None else _unchanged(memory)
         if model.batches == 0 or memory is None:
             health = step.health
         if model.batches and memory is None:

@@ -60,8 +60,9 @@ LONGEST = 400
 #: Coefficients get a scale each when one step that way makes the belief so much wider: some of them
 #: then stand for each other, which an average over all does not see.
 WIDER = 2.0
-#: A step that has not converged is no answer if it makes the belief so much wider than before: one
-#: once went from 1e-9 to 0.14. Undecided copies of a column may be twice as wide as their prior.
+#: A step that has not converged is no answer if it makes the belief so much wider than before, or
+#: its mean square so much larger: one went from 1e-9 to 0.14, another's means to 1e11. Undecided
+#: copies of a column may be twice as wide as their prior.
 RISEN = 10.0
 #: Rows with fewer stored entries than this share are solved as they are, not as a dense matrix.
 SPARSE = 0.25
@@ -264,12 +265,8 @@ class RobustBatch(DrawnRows[RobustState]):
         if state.exact:
             new, sites = Moments(now.mean, now.var), state.sites
         else:
-            matching = (
-                match_in_common(base, now.field, state.sites)
-                if state.common
-                else match(base, now.field)
-            )
-            new, sites = matching
+            both = (base, now.field)
+            new, sites = match_in_common(*both, state.sites) if state.common else match(*both)
             residual = max(residual, _mismatch(new, now.field.A + sites.precision, now))
         # Or nothing is left that floating point could learn.
         resolved = float(np.mean(new.var)) < self.channel.resolution * power(new)
@@ -295,8 +292,13 @@ class RobustBatch(DrawnRows[RobustState]):
             # An undecided coefficient answers its field by more than it was given: A var > 1. Two
             # that stand for each other would swing, so its step is shorter by that gain.
             sites = state.sites.towards(sites, size / np.maximum(1.0, now.field.A * new.var))
-        then = seen._replace(sites=sites, rows=rows)
-        return _accepted(belief, step._replace(memory=then))
+        step = _accepted(belief, step._replace(memory=seen._replace(sites=sites, rows=rows)))
+        if np.isfinite(step.health) or state.iterations >= CAREFUL_FROM:
+            return step
+        # It has run away, as some sparse rows do at the usual step: from the start, with care.
+        start, again = self.start(belief)
+        again = again._replace(common=state.common, iterations=CAREFUL_FROM)
+        return step._replace(estimate=start, memory=again, change=1.0, health=figure)
 
     def _checked(self, belief: Posterior, step: RobustStep) -> RobustStep:
         """The last step in common, unless the belief would be much wider with a scale each."""
@@ -346,11 +348,12 @@ def first_sites(
 
 
 def _accepted(belief: Posterior, step: RobustStep) -> RobustStep:
-    """The step, in conflict where it has not converged and is wider than the belief before it."""
+    """The step, in conflict where it has not converged and is far wider or larger than before."""
     if step.solved:
         return step
-    risen = np.mean(step.estimate.var) > RISEN * belief.mean_variance
-    return step._replace(health=np.inf) if risen else step
+    wider = np.mean(step.estimate.var) > RISEN * belief.mean_variance
+    before = float(np.mean(np.square(belief.mean))) + belief.mean_variance
+    return step._replace(health=np.inf) if wider or power(step.estimate) > RISEN * before else step
 
 
 def _solution(state: RobustState) -> Solution:
