@@ -62,8 +62,8 @@ LONGEST = 400
 WIDER = 2.0
 #: A step that has not converged is no answer if it makes the belief so much wider than before, or
 #: its mean square so much larger: one went from 1e-9 to 0.14, another's means to 1e11. Undecided
-#: copies of a column may be twice as wide as their prior.
-RISEN = 10.0
+#: copies of a column may be twice as wide as their prior, and few coefficients may be surprising.
+RISEN, RUN_AWAY = 10.0, 1e4
 #: Rows with fewer stored entries than this share are solved as they are, not as a dense matrix.
 SPARSE = 0.25
 #: A variance in units of a row's noise, at which the constant factor of a Gaussian row is taken.
@@ -296,8 +296,8 @@ class RobustBatch(DrawnRows[RobustState]):
         if np.isfinite(step.health) or state.iterations >= CAREFUL_FROM:
             return step
         # It has run away, as some sparse rows do at the usual step: from the start, with care.
-        start, again = self.start(belief)
-        again = again._replace(common=state.common, iterations=CAREFUL_FROM)
+        start, first = self.start(belief)
+        again = first._replace(common=state.common, iterations=CAREFUL_FROM)
         return step._replace(estimate=start, memory=again, change=1.0, health=figure)
 
     def _checked(self, belief: Posterior, step: RobustStep) -> RobustStep:
@@ -348,12 +348,13 @@ def first_sites(
 
 
 def _accepted(belief: Posterior, step: RobustStep) -> RobustStep:
-    """The step, in conflict where it has not converged and is far wider or larger than before."""
+    """The step, in conflict where it has not converged and left the belief before it behind."""
     if step.solved:
         return step
     wider = np.mean(step.estimate.var) > RISEN * belief.mean_variance
     before = float(np.mean(np.square(belief.mean))) + belief.mean_variance
-    return step._replace(health=np.inf) if wider or power(step.estimate) > RISEN * before else step
+    gone = wider or power(step.estimate) > RUN_AWAY * before
+    return step._replace(health=np.inf) if gone else step
 
 
 def _solution(state: RobustState) -> Solution:
