@@ -15,7 +15,7 @@ from miniamp.arrays import Array, ArrayOrFloat, Size
 from miniamp.errors import InvalidTypeError
 from miniamp.kernel import Kernel
 from miniamp.parametric import Places
-from miniamp.tilt import Information, Remembered, Tilt
+from miniamp.tilt import Information, JointSolution, Remembered, Tilt
 
 #: The least precision of a coefficient without the remembered rows, relative to what they say of
 #: it, and the least variance.
@@ -250,16 +250,22 @@ class Posterior:
         return self.tilt if self.remembered is None else self.tilt + self.remembered.field
 
     @cached_property
+    def joint(self) -> JointSolution | None:
+        """The Gaussian of all coefficients with their correlations, where these are known."""
+        return None if self.information is None else self.information.solution
+
+    @cached_property
     def moments(self) -> Moments:
         """Mean and variance of every coefficient, computed once."""
-        if self.information is not None:
-            return Moments(*self.information.solution[:2])
+        if self.joint is not None:
+            return Moments(self.joint.mean, self.joint.var)
         return Moments(*self.prior.moments(self.total.A, self.total.B))
 
     @property
     def mean(self) -> Array:
         """Posterior mean of every coefficient, (N,), read-only."""
-        return _read_only(self.moments.mean)
+        # Joint variances are not computed for this.
+        return _read_only(self.moments.mean if self.joint is None else self.joint.mean)
 
     @property
     def var(self) -> Array:
@@ -268,7 +274,9 @@ class Posterior:
 
     @property
     def mean_variance(self) -> float:
-        """Mean over the coefficients of their variances."""
+        """Mean over the coefficients of their variances; of many, an unbiased estimate."""
+        if self.joint is not None:
+            return self.joint.weighted_sum(np.ones(self.size))[0] / self.size
         return float(np.mean(self.moments.var))
 
     def log_partition(self) -> float:

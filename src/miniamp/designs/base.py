@@ -59,7 +59,6 @@ class Design(ABC):
     | `gram(w)` | Phi diag(w) Phi', (M, M) | M^2 N | pairs of entries in a column |
     | `column_variances(K)` | diag(Phi' K Phi), (N,) | M^2 N | pairs of entries in a column |
     | `row_variances(W, D)` | diag(Phi (diag(D) - W'W) Phi'), (M,) | r M N | r x stored entries |
-    | `row_powers(T)` | diag(Phi T'T Phi'), (M,), T lower triangular | M N^2 | N x stored entries |
     | `information(w)` | Phi' diag(w) Phi, (N, N) | M N^2 | pairs of entries in a row |
     | `used_columns()` | the columns that are not empty, and the design of those | 0 | entries |
 
@@ -192,11 +191,6 @@ class Design(ABC):
         known = self.times(root.T)
         return np.asarray(alone - np.einsum("ij,ij->i", known, known))
 
-    def row_powers(self, root: Array) -> Array:
-        """Variance of every row . x for x of covariance root' root, (M,); root lower triangular."""
-        known = self.times(root.T)
-        return np.asarray(np.einsum("ij,ij->i", known, known))
-
     def used_columns(self) -> tuple[NDArray[np.intp], Design]:
         """Indices of the columns that are not empty, and the design of those columns alone.
 
@@ -306,7 +300,6 @@ class Averaged(Design):
     information = _of_inner("information")
     column_variances = _of_inner("column_variances")
     row_variances = _of_inner("row_variances")
-    row_powers = _of_inner("row_powers")
     used_columns = _of_inner("used_columns")
     weighted = _of_inner("weighted")
     held = _of_inner("held")

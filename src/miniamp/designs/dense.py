@@ -8,7 +8,6 @@ from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
 
 from miniamp import checks
 from miniamp.arrays import Array
@@ -131,10 +130,6 @@ class Dense(Design):
         N, rows = self.shape[1], self.toarray()
         checks.formed_bytes(8 * N * N, f"{N} x {N} products of columns")
         return np.asarray(one * (rows.T @ rows))
-
-    def row_powers(self, root: Array) -> Array:
-        known = linalg.blas.dtrmm(1.0, root, self.toarray().T, lower=1)
-        return np.asarray(np.einsum("ij,ij->j", known, known))
 
     def held(self) -> Design:
         return self

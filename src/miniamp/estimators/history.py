@@ -24,8 +24,6 @@ from miniamp.tilt import Remembered
 #: latest 1,000 batches are always there, earlier ones the more thinly the older they are. A save of
 #: 10,000 entries wrote 6.5 MB and took .55 s, one of 1,600 in columns .45 MB and .11 s.
 KEPT_BATCHES = 2_000
-
-
 #: Directions in which the rows vary by less than this, relative to the largest, are empty.
 EMPTY = 1e-12
 #: A row is not known better from itself than this, relative to its noise.
@@ -178,24 +176,16 @@ def expected_error(
     when somebody asks: O(N^3).
     """
     model, belief = models[0], models[0].posterior
-    prior, noise, seen = (
-        belief.prior.coefficients,
-        model.channel.gaussian_noise(),
-        belief.remembered,
-    )
-    if (
-        len(models) > 1
-        or noise is None
-        or noise.size > 1
-        or not isinstance(prior, ScalarPrior)
-        or prior.shape != ()
-    ):
+    prior, noise = belief.prior.coefficients, model.channel.gaussian_noise()
+    if not isinstance(prior, ScalarPrior) or prior.shape != ():
+        return np.nan
+    if len(models) > 1 or noise is None or noise.size > 1:
         return np.nan
     exact, var = belief.information, float(noise.flat[0])
     if exact is not None:
         S = exact.S * (var / exact.noise)
-    elif isinstance(seen, Remembered) and len(seen.rows) >= features:
-        S = var * seen.rows.T @ seen.rows
+    elif isinstance(belief.remembered, Remembered) and len(belief.remembered.rows) >= features:
+        S = var * belief.remembered.rows.T @ belief.remembered.rows
     else:
         return np.nan
     squares = np.linalg.eigvalsh(S[:features, :features])
@@ -270,8 +260,7 @@ class History(Sequence[Entry]):
     def __getitem__(self, index: int | slice) -> Entry | list[Entry]:
         """Entries by place; slices are plain lists."""
         if isinstance(index, slice):
-            places = range(self._begin, self._end)[index]
-            return [self._entries[k][0] for k in places]
+            return [entry for entry, _ in self._entries[self._begin : self._end][index]]
         place = index + (self._end if index < 0 else self._begin)
         if not self._begin <= place < self._end:
             raise IndexError(index)
@@ -294,28 +283,23 @@ def prior_of(model: Model) -> ScalarPrior:
 def learned_entry(
     models: Sequence[Model], infos: list[Info], units: Sequence[tuple[float, float]], rows: float
 ) -> Entry:
-    """What is recorded of models after a batch of so many rows, in units of the user's targets.
-
-    Weighted rows are so many as the sum of their weights.
+    """What is recorded of models after a batch of so many rows, or so much weight of them.
 
     `units` are the zero and the unit of each target. Hyper-parameters are averaged over targets.
     """
     each = [(model, scale) for model, (_, scale) in zip(models, units, strict=True)]
-    variance = [scale**2 * model.posterior.mean_variance for model, scale in each]
-    entry: Entry = {**outcome(infos), "mean_variance": float(np.mean(variance))}
+    variance = sum(scale**2 * model.posterior.mean_variance for model, scale in each)
+    entry: Entry = {**outcome(infos), "mean_variance": variance / len(each)}
     parts: dict[str, list[Parametric]] = {
         "prior": [prior_of(model).rescaled(scale) for model, scale in each],
         "noise": [model.channel.in_units(scale) for model, scale in each],
     }
     for part, owners in parts.items():
         for name in owners[0].names:
-            values = [np.mean(getattr(owner, name)) for owner in owners]
-            cast("dict[str, float]", entry)[f"{part}_{name}"] = float(np.mean(values))
-    conflicts = [
-        conflict_entry(one, *unit)
-        for info, unit in zip(infos, units, strict=False)
-        for one in info.adapted
-    ]
+            values = [float(np.mean(getattr(owner, name))) for owner in owners]
+            cast("dict[str, float]", entry)[f"{part}_{name}"] = sum(values) / len(values)
+    pairs = zip(infos, units, strict=False)
+    conflicts = [conflict_entry(one, *unit) for info, unit in pairs for one in info.adapted]
     if conflicts:
         entry["conflicts"] = conflicts
     evidence = float(sum(info.log_evidence for info in infos))
@@ -333,14 +317,8 @@ def conflict_entry(done: Adaptation, centre: float, scale: float) -> Conflict:
         return found
     y, expected = (centre + scale * v for v in (done.outlier.received, done.outlier.expected))
     outlier = done.outlier._replace(received=y, expected=expected)
-    return {
-        **found,
-        "message": str(done._replace(outlier=outlier)),
-        "row": outlier.row,
-        "received": y,
-        "expected": expected,
-        "deviations": outlier.deviations,
-    }
+    message = str(done._replace(outlier=outlier))
+    return cast(Conflict, {**found, "message": message, **outlier._asdict()})
 
 
 def outcome(infos: list[Info]) -> Entry:

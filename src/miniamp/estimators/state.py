@@ -145,8 +145,8 @@ class FitState:
             factor = self.frame.stretch(frame, intercept=self.settings.intercept)
             start = self.mapped(lambda m: replace(m, posterior=m.posterior.stretched(factor)))
             start = replace(start, frame=frame, waiting=None)
-        start = replace(start, tally=self.tally.seeing(rows.X))
-        return start._learned(start._design(rows.X), rows)
+        design, tally = start._design(rows.X), self.tally.seeing(rows.X)
+        return start._learned(design, rows, tally)
 
     def mapped(self, change: Callable[[Model], Model]) -> FitState:
         """The state whose models are changed, and those of other candidates with them."""
@@ -160,7 +160,7 @@ class FitState:
         """
         settings = replace(self.settings, solver="amp")
         start = replace(self, settings=settings)._started(frame, Y, None)
-        after = start._learned(design, Rows(np.zeros((len(Y), 0)), Y))
+        after = start._learned(design, Rows(np.zeros((len(Y), 0)), Y), self.tally)
         return replace(after, settings=replace(after.settings, solver=self.settings.solver))
 
     def _started(
@@ -193,13 +193,13 @@ class FitState:
         lead, settings = each[0], self.settings
         if (lead.prior, lead.forget) != (settings.prior_name, settings.forget):
             settings = settings.choosing(lead.prior, lead.forget)
-        return replace(self, settings=settings, models=each[0].models, others=tuple(each[1:]))
+        return replace(self, settings=settings, models=lead.models, others=tuple(each[1:]))
 
     def _standardised(self, Y: Array) -> Array:
         return np.asarray((Y - self.y_centre) / self.y_scale)
 
-    def _learned(self, design: Design, rows: Rows) -> FitState:
-        """The state that has learned from these rows, standardised in the design.
+    def _learned(self, design: Design, rows: Rows, tally: Tally) -> FitState:
+        """The state that has learned from these rows, standardised in the design, of this tally.
 
         Its entry has the scores of predictions that were made beforehand, whichever candidate is
         the best thereafter.
@@ -218,7 +218,6 @@ class FitState:
         entry: Entry = {**best.entry, **trials[0].scores}
         if len(each) > 1:
             entry["weight"] = candidates.weight(each)
-        tally = self.tally
         if trials[0].predicted:
             tally = tally.scored(rows.Y, trials[0].predicted, self.y_centre, self.y_scale)
         history = self.history.appended(entry, best.typical)
@@ -257,16 +256,12 @@ class FitState:
         if rows.weights is not None:
             entry["weighted"] = True
         elif self.targets == 1:
-            first, forget = (
-                not self.history,
-                rows.kept(self.settings.forget, self.settings.auto_forget),
-            )
-            unit = self.target_units[0][1]
+            forget = rows.kept(self.settings.forget, self.settings.auto_forget)
+            first, unit = not self.history, self.target_units[0][1]
             typical = Typical.of(learned[0], infos[0], design, forget, first, unit)
         name, factor = self.settings.prior_name, self.settings.forget
-        return Trial(
-            Candidate(name, factor, score, tuple(learned)), entry, typical, scores, predicted
-        )
+        candidate = Candidate(name, factor, score, tuple(learned))
+        return Trial(candidate, entry, typical, scores, predicted)
 
     def _design(self, X: Matrix) -> Design:
         return as_design(self.units.rows(X, intercept=self.settings.intercept))
@@ -279,7 +274,7 @@ class FitState:
         assert self.frame is not None
         return self.frame
 
-    @property
+    @cached_property
     def target_units(self) -> list[tuple[float, float]]:
         """Zero and unit of each target."""
         both = np.broadcast_arrays(self.y_centre, self.y_scale, np.zeros(self.targets))[:2]
@@ -298,11 +293,9 @@ class FitState:
     @property
     def noise(self) -> Array:
         """Variance of the noise of each target, (K,); nan where the channel has none."""
-        channels = [
-            m.channel.in_units(unit)
-            for m, (_, unit) in zip(self.models, self.target_units, strict=True)
-        ]
-        return np.array([np.mean(one.parameters().get("var", np.nan)) for one in channels])
+        units = zip(self.models, self.target_units, strict=True)
+        each = (model.channel.in_units(unit).parameters() for model, (_, unit) in units)
+        return np.array([np.mean(one.get("var", np.nan)) for one in each])
 
     @cached_property
     def coefficients(self) -> Coefficients:
@@ -315,14 +308,11 @@ class FitState:
         std = np.sqrt(np.stack([m.var for m in self.models]))
         own = mean[:, :N] * unit
         intercept = centres + units * mean[:, N:].sum(axis=1) - own @ self.units.centre
-        included = np.stack([self._inclusion(m) for m in self.models])
-        return Coefficients(own, std[:, :N] * unit, intercept, included)
-
-    def _inclusion(self, model: Model) -> Array:
-        """Posterior probability that each coefficient is not zero, (N,)."""
-        total = model.posterior.total
-        A = np.broadcast_to(total.A, total.B.shape)[: self.features]
-        return prior_of(model).inclusion_probability(A, total.B[: self.features])
+        included = []
+        for model in self.models:
+            A, B = np.broadcast_arrays(model.posterior.total.A, model.posterior.total.B)
+            included.append(prior_of(model).inclusion_probability(A[:N], B[:N]))
+        return Coefficients(own, std[:, :N] * unit, intercept, np.stack(included))
 
     # Files.
 

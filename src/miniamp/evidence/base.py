@@ -138,6 +138,8 @@ class DrawnRows(Generic[MemoryT]):
         An adapted row counts less because its noise is larger. So its squared residual over that
         noise is again expected to be one, and its density is that of the larger noise.
         """
+        if self.channel is self.plain and self.channel.unweighted() is self.channel:
+            return np.ones(self.rows), np.ones(self.rows)
         kinds = self.channel.unweighted(), self.plain, self.channel
         unit, plain, own = (np.asarray(kind.gaussian_noise()) for kind in kinds)
         given, left = np.broadcast_arrays(unit / plain, plain / own, self.y)[:2]
@@ -260,12 +262,11 @@ def _log_densities(channel: Channel, y: Array, omega: Array, V: Array) -> tuple[
 
 def project(belief: Posterior, design: Design) -> tuple[Array, Array]:
     """Mean and variance of Phi x under the belief, with the correlations that it remembers."""
-    if belief.information is not None:
-        found = belief.information.solution
-        return design.times(found.mean), design.row_powers(found.root)
     if belief.keeps_sites:
         scores = scores_of(belief, design)
         return scores.omega, scores.V
+    if belief.joint is not None:
+        return design.times(belief.joint.mean), belief.joint.row_variances(design.toarray())
     if belief.remembered is not None:
         return row_moments(belief, design)
     where, narrow = design.used_columns()
