@@ -410,8 +410,8 @@ def test_sparse_coefficients_are_found_in_sparse_rows():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_sparse_rows_in_small_batches_do_not_run_away(seed):
-    # 10 batches of 20 rows, 300 features, 6 of them used, memory for 40 rows. The solver ran away in
-    # one batch, and hyper-parameters fitted to that overflowed (seed 0) or grew to 1e44 (seed 1).
+    # 10 batches of 20 rows, 300 features, 6 of them used, memory for 40 rows. The solver ran away
+    # in one batch; hyper-parameters fitted to that overflowed (seed 0) or grew to 1e44 (seed 1).
     rng = np.random.default_rng(seed)
     X = sparse.random(
         200, 300, density=0.03, random_state=rng, data_rvs=rng.standard_normal, format="csr"
