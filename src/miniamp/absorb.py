@@ -280,11 +280,13 @@ def conflict(info: Info, found: str) -> ConflictError:
 
     `found` is what the rows themselves show, in words.
     """
+    solved = bool(np.isfinite(info.trace[-1]) and np.isfinite(info.health))
+    figure = f"squared residuals {info.health:.3g} times as large as their error bars"
+    received = figure if solved else "rows that no coefficients explain at this noise"
     return ConflictError(
         "evidence",
-        f"squared residuals {info.health:.3g} times as large as their error bars after "
-        f"{info.iterations} iterations" + (f" ({found})" if found else ""),
-        "about 1; the belief is unchanged",
+        f"{received}, after {info.iterations} iterations" + (f" ({found})" if found else ""),
+        "about 1; the belief is unchanged" if solved else "a solution; the belief is unchanged",
         "raise the noise of the channel, use RobustBatch for correlated columns, or "
         "{on_conflict=adapt}",
         health=info.health,

@@ -82,7 +82,9 @@ class Adaptation(NamedTuple):
             "noise": f"the batch contradicts the past; absorbed with {self.factor:.3g} times the "
             "noise",
             "forgotten": f"the stream has changed; {self.factor:.3g} of the past was kept",
-            "skipped": f"squared residuals {self.factor:.3g} times as large as expected; skipped",
+            "skipped": f"squared residuals {self.factor:.3g} times as large as expected; skipped"
+            if np.isfinite(self.factor)
+            else "no solution was found for these rows; skipped",
         }[self.kind]
 
 

@@ -54,6 +54,9 @@ INNER = Stop(max_iter=200, tol=1e-5)
 #: Rows whose solution still moves by such a part of itself at its end have not been solved, and
 #: hyper-parameters fitted to it would follow: AMP on features that are not independent.
 UNSOLVED = 0.1
+#: Labels narrow a belief by the square of their number at most. Labels without noise that
+#: contradict each other leave nothing: a variance of 1e-33 at zero.
+VANISHED = 1e-12
 
 #: Makes evidence of (Phi, y, channel): `evidence.Batch`, `RobustBatch`, `AutoBatch`.
 Solver = Callable[[Given, Given, Channel], DrawnRows[Any]]
@@ -170,7 +173,9 @@ class Learn:
             learned = learned.fitted(total.A, total.B, self.fixed)
         channel, noise_told = self._channel(model, rows, step)
         more, scale_told = self._stretch(model, rows, step, stretch)
-        if not np.isfinite(more):  # rows that are impossible without noise
+        narrowed = attempt.belief.mean_variance / posterior.mean_variance
+        impossible = rows.channel.predicts_probabilities and narrowed < VANISHED
+        if impossible or not np.isfinite(more):  # without noise
             return step._replace(memory=None, change=np.nan)
         learned = self._rescaled(model, rows, learned, total, scale_told)
         learned = learned.rescaled(float(np.exp(more)), self.fixed)

@@ -35,7 +35,7 @@ from miniamp.streams.schema import (
 )
 
 #: Rows that the schema and its vocabularies are made from, where they can be read again: files are
-#: often sorted by a column, and of 8 that were tried, 5 had a category or class after the first
+#: often sorted by a column, and of 8 that were tried, 4 had a category or class after the first
 #: batch that was not in it. Fewer of wide tables, to be read in one piece.
 HEAD_ROWS = 10_000
 
