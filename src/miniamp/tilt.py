@@ -123,6 +123,7 @@ class JointSolution:
     mean: Array  #: (N,)
     lower: Array  #: (N, N) lower triangular L with K = L L'
     log_det: float  #: of K
+    inverse: Array | None = None  #: of L, where it was found first; else it is computed when needed
 
     @classmethod
     def of(cls, K: Array, h: Array) -> JointSolution:
@@ -133,6 +134,8 @@ class JointSolution:
     @cached_property
     def root(self) -> Array:
         """(N, N) lower triangular T with covariance T'T."""
+        if self.inverse is not None:
+            return self.inverse
         return np.asarray(linalg.lapack.dtrtri(self.lower, lower=1)[0])
 
     @cached_property
@@ -168,12 +171,14 @@ class JointSolution:
         return float(each.mean()), float(each.std() / np.sqrt(len(each)))
 
     def stretched(self, factor: Array) -> JointSolution:
-        """That of factor * x: the triangles stay triangles."""
+        """That of factor * x: the triangles stay triangles.
+
+        `root` is found again when it is asked for: a model that was saved in between has none, and
+        would go on with other last digits.
+        """
         log_det = self.log_det - 2.0 * float(np.sum(np.log(factor)))
-        new = JointSolution(factor * self.mean, self.lower / factor[:, None], log_det)
-        if "root" in self.__dict__:
-            new.__dict__["root"] = self.root * factor
-        return new
+        inverse = None if self.inverse is None else self.inverse * factor
+        return JointSolution(factor * self.mean, self.lower / factor[:, None], log_det, inverse)
 
 
 @lru_cache(maxsize=2)
@@ -266,9 +271,7 @@ class Information:
         upper = np.asarray(np.linalg.qr(square_root[:, ::-1], mode="r"))
         mean, log_det = width * (vectors @ (h / K)), float(np.sum(np.log(K * self.precision)))
         root = np.asfortranarray(width * upper[::-1, ::-1])
-        found = JointSolution(mean, linalg.lapack.dtrtri(root, lower=1)[0], log_det)
-        found.__dict__["root"] = root
-        return found
+        return JointSolution(mean, linalg.lapack.dtrtri(root, lower=1)[0], log_det, root)
 
     @property
     def field(self) -> Tilt:

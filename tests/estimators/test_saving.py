@@ -67,3 +67,17 @@ def test_what_is_no_estimator_is_refused(tmp_path):
     miniamp.streams.save(path, {"something": 1})
     with pytest.raises(InvalidInputError, match=r"expected a saved estimator"):
         miniamp.load(path)
+
+
+@pytest.mark.parametrize("make", [miniamp.MiniAMPRegressor, miniamp.MiniAMPClassifier])
+@pytest.mark.parametrize(("features", "size"), [(8, 20), (300, 250)])
+def test_files_are_the_same_however_often_a_model_was_stopped(tmp_path, make, features, size):
+    """What was computed and not saved (factors, inverses, units) must not change what follows."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(12 * size, features)) @ rng.normal(size=(features, features))
+    z = X[:, 0] + np.std(X[:, 0]) * rng.normal(size=len(X))
+    labels = make is miniamp.MiniAMPClassifier
+    y, options = (z > 0.0, {"classes": [False, True]}) if labels else (z, {})
+    run(make(), X, y, size, **options).save(tmp_path / "straight.amp", stream={})
+    run(make(), X, y, size, tmp_path / "m.amp", **options).save(tmp_path / "m.amp", stream={})
+    assert (tmp_path / "m.amp").read_bytes() == (tmp_path / "straight.amp").read_bytes()

@@ -15,10 +15,6 @@ from miniamp.tilt import Information, Remembered, Tilt, cholesky
 
 #: Directions of which less is known than this, relative to the best known one, are rounding.
 UNSEEN = 1e-13
-#: The prior of a coefficient follows the units of its feature up to this relative change of its
-#: variance, and a batch needs a factorisation less. From one batch of 1000 rows to two the largest
-#: of 1000 changes is 0.08; a prior's width is not known to a tenth for a single coefficient.
-SAME_UNITS = 0.1
 #: Up to so many coefficients their mean variance is computed, of more it is estimated, from so many
 #: random vectors.
 FEW, PROBES = 256, 32
@@ -128,13 +124,7 @@ class InformationPosterior(Posterior):
         unit = 1.0 / f
         P = self.products * unit
         P *= unit[:, None]
-        new = self._but(products=P, linear=self.linear * unit)
-        site = Moments(f * self.site.mean, np.square(f) * self.site.var)
-        off = np.abs(site.var / new.site.var - 1.0) + np.abs(site.mean - new.site.mean)
-        if "lower" in self.__dict__ and np.max(off) < SAME_UNITS:
-            # The prior follows the units, as in `ExactBatch`, and the factor stays one.
-            new.__dict__.update(site=site, lower=self.lower * unit[:, None])
-        return new
+        return self._but(products=P, linear=self.linear * unit)
 
     @cached_property
     def site(self) -> Moments:
@@ -177,7 +167,7 @@ class InformationPosterior(Posterior):
         `E |L^-1 u|^2 / N` for random signs u, with a standard deviation of about sqrt(2/(PROBES N))
         of it, spares a sixth of the time of an update.
         """
-        if self.size <= FEW or "moments" in self.__dict__:
+        if self.size <= FEW:
             return float(np.mean(self.moments.var))
         return float(np.mean(np.square(self.probed(self.lower))))
 
