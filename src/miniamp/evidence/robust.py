@@ -293,7 +293,7 @@ class RobustBatch(DrawnRows[RobustState]):
             # that stand for each other would swing, so its step is shorter by that gain.
             sites = state.sites.towards(sites, size / np.maximum(1.0, now.field.A * new.var))
         step = _accepted(belief, step._replace(memory=seen._replace(sites=sites, rows=rows)))
-        if np.isfinite(step.health) or state.iterations >= CAREFUL_FROM:
+        if state.iterations >= CAREFUL_FROM or _growth(belief, new) < RISEN:
             return step
         # It has run away, as some sparse rows do at the usual step: from the start, with care.
         start, first = self.start(belief)
@@ -352,9 +352,13 @@ def _accepted(belief: Posterior, step: RobustStep) -> RobustStep:
     if step.solved:
         return step
     wider = np.mean(step.estimate.var) > RISEN * belief.mean_variance
-    before = float(np.mean(np.square(belief.mean))) + belief.mean_variance
-    gone = wider or power(step.estimate) > RUN_AWAY * before
+    gone = wider or _growth(belief, step.estimate) > RUN_AWAY
     return step._replace(health=np.inf) if gone else step
+
+
+def _growth(belief: Posterior, new: Moments) -> float:
+    """The mean square of the coefficients, over that before: about 1 for many of them."""
+    return power(new) / (float(np.mean(np.square(belief.mean))) + belief.mean_variance)
 
 
 def _solution(state: RobustState) -> Solution:
