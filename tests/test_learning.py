@@ -19,6 +19,7 @@ from miniamp import (
 from miniamp.datasets import ensembles, glm_stream
 from miniamp.errors import InvalidInputError
 from miniamp.estimators.scoring import RowPrediction
+from miniamp.model import guessed
 
 GUESS = priors.GaussBernoulli(0.1)
 
@@ -442,3 +443,37 @@ def test_a_collinear_signal_is_learned_from_batches_below_the_number_of_features
         mean, _ = model.forecast(Phi[900:])
         assert np.sqrt(np.mean(np.square(mean - z[900:]))) < 0.03 * np.std(z)
         assert float(model.channel.var) < 20.0 * 0.05**2
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_guessed_variances_have_the_largest_evidence_of_the_rows(intercept):
+    """Dense rows, half as many as coefficients: all of them are used, and y is not changed."""
+    rng = np.random.default_rng(3)
+    Phi = rng.normal(size=(40, 81)) @ np.diag(np.linspace(2.0, 0.1, 81))
+    y = Phi @ rng.normal(size=81) + 3.0 * rng.normal(size=40)
+    if intercept:
+        Phi[:, -1] = 1.0
+        y += 5.0
+    prior, N = priors.Gaussian(var=0.5), Phi.shape[1]
+    whole = priors.WithIntercept(prior, 1e6) if intercept else prior
+    given = y.copy()
+    rows = evidence.RobustBatch(Phi, y, channels.Gaussian(1.0))
+    found, channel = guessed(whole, rows.channel, rows)
+    assert (rows.y == given).all()
+    width = np.ones(N)
+    width[N - intercept :] = 0.0
+    seen = Phi - Phi.mean(axis=0) if intercept else Phi
+    basis = np.linalg.svd(np.ones((1, 40)))[2][1:] if intercept else np.eye(40)
+
+    def log_evidence(noise, var):
+        signal = var * (seen * width) @ seen.T
+        C = basis @ (signal + noise * np.eye(40)) @ basis.T
+        share = np.trace(signal) / (np.trace(signal) + 40 * noise)
+        t = basis @ y
+        fit = np.linalg.slogdet(C)[1] + t @ np.linalg.solve(C, t)
+        return 0.5 * np.log(share * (1.0 - share)) - 0.5 * fit
+
+    noise, var = float(channel.var), float(found.coefficients.var)
+    best = log_evidence(noise, var)
+    for a, b in ((1.2, 1.0), (1 / 1.2, 1.0), (1.0, 1.2), (1.0, 1 / 1.2), (1.3, 1.3)):
+        assert log_evidence(a * noise, b * var) < best

@@ -275,8 +275,8 @@ class Posterior:
     @property
     def mean_variance(self) -> float:
         """Mean over the coefficients of their variances; of many, an unbiased estimate."""
-        if self.joint is not None:
-            return self.joint.weighted_sum(np.ones(self.size))[0] / self.size
+        if self.information is not None:
+            return self.information.variance_sum(np.ones(self.size))[0] / self.size
         return float(np.mean(self.moments.var))
 
     def log_partition(self) -> float:

@@ -33,6 +33,8 @@ POWER_STEPS = 3
 FEW, PROBES, PER_PROBE, PRECISE = 256, 32, 16, 0.25
 #: Rows whose variances are computed at once: as many columns are held.
 BLOCK = 4096
+#: Bytes of N x N matrices that are worked on at once, so that they stay in the cache.
+CACHED = 1 << 18
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,22 +123,23 @@ class JointSolution:
     """The Gaussian exp(-x'Kx/2 + h'x): its mean, and its variances once somebody asks for them."""
 
     mean: Array  #: (N,)
-    lower: Array  #: (N, N) lower triangular L with K = L L'
+    lower: Array  #: (N, N) lower triangular L with u K u = L L'
     log_det: float  #: of K
+    unit: ArrayOrFloat = 1.0  #: u, in which L was found; (N,) where units have changed since
     inverse: Array | None = None  #: of L, where it was found first; else it is computed when needed
 
     @classmethod
-    def of(cls, K: Array, h: Array) -> JointSolution:
-        """One Cholesky factorisation; the diagonal of K is overwritten."""
-        lower = cholesky(K)
+    def of(cls, lower: Array, h: Array) -> JointSolution:
+        """The Gaussian of K = L L'."""
         return cls(linalg.lapack.dpotrs(lower, h, lower=1)[0], lower, log_det(lower))
 
     @cached_property
     def root(self) -> Array:
         """(N, N) lower triangular T with covariance T'T."""
-        if self.inverse is not None:
-            return self.inverse
-        return np.asarray(linalg.lapack.dtrtri(self.lower, lower=1)[0])
+        inverse = self.inverse
+        if inverse is None:
+            inverse = np.asarray(linalg.lapack.dtrtri(self.lower, lower=1)[0])
+        return inverse if np.ndim(self.unit) == 0 else inverse * self.unit
 
     @cached_property
     def var(self) -> Array:
@@ -145,11 +148,14 @@ class JointSolution:
 
     def times(self, vectors: Array) -> Array:
         """The covariance times vectors, (N,) or (N, k)."""
-        return np.asarray(linalg.lapack.dpotrs(self.lower, vectors, lower=1)[0])
+        unit = self.unit if vectors.ndim == 1 else np.reshape(self.unit, (-1, 1))
+        solved = linalg.lapack.dpotrs(self.lower, unit * vectors, lower=1, overwrite_b=1)[0]
+        return np.asarray(unit * solved)
 
     def white(self, vectors: Array) -> Array:
-        """L^-1 times vectors (N, k): the variance of v'x is the square of that of v."""
-        return np.asarray(linalg.blas.dtrsm(1.0, self.lower, vectors, lower=1))
+        """L^-1 u times vectors (N, k): the variance of v'x is the square of that of v."""
+        own = np.multiply(np.reshape(self.unit, (-1, 1)), vectors, order="F")
+        return np.asarray(linalg.blas.dtrsm(1.0, self.lower, own, lower=1, overwrite_b=1))
 
     def row_variances(self, rows: Array) -> Array:
         """Variance of each row . x, (M,); more rows than coefficients pay for the inverse of L."""
@@ -160,30 +166,16 @@ class JointSolution:
             found[k : k + BLOCK] = np.einsum("ij,ij->j", half, half)
         return found
 
-    def weighted_sum(self, weights: Array) -> tuple[float, float]:
-        """Sum of the variances with these weights (N,), and its standard error: 0 for few.
-
-        `E |L^-1 sqrt(w) u|^2` for random signs u.
-        """
-        if len(self.mean) <= FEW:
-            return float(weights @ self.var), 0.0
-        each = np.square(self.white(np.sqrt(weights)[:, None] * _signs(len(weights)))).sum(axis=0)
-        return float(each.mean()), float(each.std() / np.sqrt(len(each)))
-
     def stretched(self, factor: Array) -> JointSolution:
-        """That of factor * x: the triangles stay triangles.
-
-        `root` is found again when it is asked for: a model that was saved in between has none, and
-        would go on with other last digits.
-        """
+        """That of factor * x."""
         log_det = self.log_det - 2.0 * float(np.sum(np.log(factor)))
-        inverse = None if self.inverse is None else self.inverse * factor
-        return JointSolution(factor * self.mean, self.lower / factor[:, None], log_det, inverse)
+        unit = factor * self.unit
+        return JointSolution(factor * self.mean, self.lower, log_det, unit, self.inverse)
 
 
 @lru_cache(maxsize=2)
 def _signs(size: int) -> Array:
-    """The random vectors of `JointSolution.weighted_sum`, always the same."""
+    """The random vectors of `Information.variance_sum`, always the same."""
     count = max(PROBES, size // PER_PROBE)
     return np.asfortranarray(np.random.default_rng(0).choice([-1.0, 1.0], size=(size, count)))
 
@@ -230,9 +222,11 @@ class Information:
     def stretched(self, factor: ArrayOrFloat) -> Information:
         """The same belief about factor * x in the place of x, the Gaussians beside them too."""
         f = np.broadcast_to(factor, self.b.shape)
-        S = self.S / f
-        S /= f[:, None]
-        sums = S, self.b / f, self.square, self.count, self.noise
+        S, unit = np.empty_like(self.S), 1.0 / f
+        for part in _parts(len(S)):
+            np.multiply(self.S[part], unit, out=S[part])
+            S[part] *= unit[part, None]
+        sums = S, self.b * unit, self.square, self.count, self.noise
         new = Information(*sums, self.precision / f**2, self.linear / f)
         new.__dict__["solution"] = self.solution.stretched(f)
         return new
@@ -240,10 +234,15 @@ class Information:
     @cached_property
     def solution(self) -> JointSolution:
         """The posterior: one Cholesky factorisation."""
-        K = self.S / self.noise
-        K.flat[:: len(K) + 1] += self.precision
-        diagonal = np.diagonal(K).copy()
-        found = JointSolution.of(K, self.b / self.noise + self.linear)
+        diagonal = np.diagonal(self.S) / self.noise + self.precision
+
+        def precision() -> Array:
+            K = self.S / self.noise
+            K.flat[:: len(K) + 1] = diagonal
+            return K
+
+        lower = cholesky(precision(), precision)
+        found = JointSolution.of(lower, self.b / self.noise + self.linear)
         if ROUNDED * float(np.sum(diagonal / self.precision)) > 1.0:
             # The least known direction in units of the products: Cholesky's error is relative to
             # these, so that features that were never seen do not count.
@@ -271,7 +270,7 @@ class Information:
         upper = np.asarray(np.linalg.qr(square_root[:, ::-1], mode="r"))
         mean, log_det = width * (vectors @ (h / K)), float(np.sum(np.log(K * self.precision)))
         root = np.asfortranarray(width * upper[::-1, ::-1])
-        return JointSolution(mean, linalg.lapack.dtrtri(root, lower=1)[0], log_det, root)
+        return JointSolution(mean, linalg.lapack.dtrtri(root, lower=1)[0], log_det, inverse=root)
 
     @property
     def field(self) -> Tilt:
@@ -279,10 +278,28 @@ class Information:
         mean, var = self.solution.mean, self.solution.var
         return Tilt(np.maximum(1.0 / var - self.precision, 0.0), mean / var - self.linear)
 
+    def variance_sum(self, weights: Array) -> tuple[float, float]:
+        """Sum of the variances with these weights (N,), and its standard error: 0 for few.
+
+        For random signs u and D = diag(precision), u sqrt(D) C sqrt(D) u is D C's trace on average,
+        and each of its terms the share of a coefficient.
+        """
+        if len(weights) <= FEW:
+            return float(weights @ self.solution.var), 0.0
+        each = (weights / self.precision) @ self._shares
+        return float(each.mean()), float(each.std() / np.sqrt(len(each)))
+
+    @cached_property
+    def _shares(self) -> Array:
+        signs = np.sqrt(self.precision)[:, None] * _signs(len(self.precision))
+        shares = self.solution.times(signs)
+        shares *= signs
+        return shares
+
     @cached_property
     def determined(self) -> float:
         """The number of coefficients that the rows determine, up to `PRECISE`."""
-        left, error = self.solution.weighted_sum(self.precision)
+        left, error = self.variance_sum(self.precision)
         least = min(len(self.b) - left, self.count - len(self.b) + left)
         if error and not error < PRECISE * np.sqrt(2.0 * max(least, 0.0)):
             left = float(self.precision @ self.solution.var)
@@ -318,19 +335,28 @@ class Information:
         return Information(*sums, noise, self.precision, self.linear)
 
 
-def cholesky(K: Array) -> Array:
+def cholesky(K: Array, again: Callable[[], Array] | None = None) -> Array:
     """The lower Cholesky factor of K, with a little added to its diagonal where it needs it.
 
-    The diagonal of K is overwritten. In Fortran order only its lower triangle is read.
+    The diagonal of K is overwritten, and all of it where `again` gives another one. In Fortran
+    order only its lower triangle is read.
     """
-    diagonal, symmetric = np.diagonal(K).copy(), K if K.flags.f_contiguous else K.T
+    diagonal = np.diagonal(K).copy()
     for jitter in JITTER:
         if jitter:
+            K = K if again is None else again()
             np.fill_diagonal(K, diagonal * (1.0 + jitter * len(K)))
-        lower, failed = linalg.lapack.dpotrf(symmetric, lower=1)
+        symmetric = K if K.flags.f_contiguous else K.T
+        lower, failed = linalg.lapack.dpotrf(symmetric, lower=1, overwrite_a=again is not None)
         if not failed and np.isfinite(lower[-1, -1]):
             return np.asarray(lower)
     raise np.linalg.LinAlgError("rows beyond working precision")
+
+
+def _parts(size: int) -> list[slice]:
+    """The rows of an N x N matrix in blocks that fit the cache."""
+    step = max(1, CACHED // (8 * size))
+    return [slice(k, k + step) for k in range(0, size, step)]
 
 
 def log_det(lower: Array) -> float:

@@ -81,3 +81,16 @@ def test_files_are_the_same_however_often_a_model_was_stopped(tmp_path, make, fe
     run(make(), X, y, size, **options).save(tmp_path / "straight.amp", stream={})
     run(make(), X, y, size, tmp_path / "m.amp", **options).save(tmp_path / "m.amp", stream={})
     assert (tmp_path / "m.amp").read_bytes() == (tmp_path / "straight.amp").read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_stopped_after_a_batch_that_was_skipped(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(250, 5))
+    y = X @ rng.normal(size=5) + 0.1 * rng.normal(size=250)
+    y[100:150] *= -50.0
+    straight = run(miniamp.MiniAMPRegressor(noise=0.01, on_conflict="skip"), X, y, 50)
+    stopped = miniamp.MiniAMPRegressor(noise=0.01, on_conflict="skip")
+    stopped = run(stopped, X, y, 50, tmp_path / "m.amp")
+    assert straight.history_[2]["conflicts"][0]["kind"] == "skipped"
+    assert straight.history_ == stopped.history_

@@ -129,7 +129,7 @@ class Dense(Design):
             return super().information(weights)
         N, rows = self.shape[1], self.toarray()
         checks.formed_bytes(8 * N * N, f"{N} x {N} products of columns")
-        return np.asarray(one * (rows.T @ rows))
+        return np.asarray(rows.T @ rows if one == 1.0 else one * (rows.T @ rows))
 
     def held(self) -> Design:
         return self

@@ -14,6 +14,7 @@ from miniamp import channels
 from miniamp.absorb import absorb
 from miniamp.arrays import Array
 from miniamp.designs import Design
+from miniamp.designs.dense import Dense
 from miniamp.errors import ConflictError, ConflictWarning
 from miniamp.estimators.history import prior_of
 from miniamp.estimators.rows import Matrix, Rows
@@ -33,6 +34,7 @@ from miniamp.evidence.base import DrawnRows, project
 from miniamp.evidence.exact import ALWAYS, PER_ROW
 from miniamp.info import Adaptation, Info
 from miniamp.learning import Learn, Model, initial
+from miniamp.model import guessed
 
 #: Noise that is given as less than this part of the mean square of y is as good as none: of such
 #: rows the products have too few digits.
@@ -64,7 +66,7 @@ def absorbed(
     together = joint(models)
     if together is not None:
         return _absorbed_together(together, settings, design, rows)
-    products: dict[bytes, Array] = {}
+    products: dict[bytes, Array] | None = {} if len(models) > 1 else None
 
     @functools.cache
     def chosen() -> SolverChoice:
@@ -85,7 +87,7 @@ def absorbed(
             except np.linalg.LinAlgError:
                 if settings.on_conflict == "raise":
                     raise
-                after, info = model, _no_solution("")
+                after, info = _as_saved(model), _no_solution("")
             learned.append(replace(after, channel=after.channel.unweighted()))
             infos.append(info)
     return learned, infos
@@ -98,7 +100,7 @@ def _one_target(
     y: Array,
     chosen: Callable[[], SolverChoice],
     forget: float,
-    products: dict[bytes, Array],
+    products: dict[bytes, Array] | None,
 ) -> tuple[Model, Info]:
     """The model of one target after the batch; as it was where the batch is skipped."""
     varied = bool(np.any(y != y[0])) or model.batches > 0
@@ -123,11 +125,14 @@ def _one_target(
         start = model.posterior
         if model.batches == 0 and (prior or noise):
             first, channel = initial(model, batch, own.centres)
+            many = isinstance(design, Dense) and design.shape[1] > ALWAYS  # rounds are dear
+            if many and prior and noise and channel.unweighted() is channel:
+                first, channel = guessed(first, channel, batch)
             start = start.with_prior(first) if prior else start
             batch = batch.with_channel(channel) if noise else batch
         belief, info = absorb(start, batch, stop, forget=forget, on_conflict=on_conflict)
         if any(done.kind == "skipped" for done in info.adapted):
-            return model, info
+            return _as_saved(model), info
         seen, channel = belief.information, batch.plain.unweighted()
         assert seen is not None
         if noise:
@@ -144,6 +149,17 @@ def _one_target(
     rows = solver(design, y, model.channel)
     belief, info = absorb(model.posterior, rows, stop, forget=forget, on_conflict=on_conflict)
     return Model(belief, model.channel, model.batches + varied), info
+
+
+def _as_saved(model: Model) -> Model:
+    """The model without what a file has not: its solution in the units before the batch.
+
+    The one that is found in the new units has other last digits.
+    """
+    seen = model.posterior.information
+    if seen is None:
+        return model
+    return replace(model, posterior=model.posterior.remembering(replace(seen)))
 
 
 def _no_solution(solver: str) -> Info:

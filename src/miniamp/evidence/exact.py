@@ -27,7 +27,9 @@ FIRST_ROUNDS, ROUNDS = 30, 3
 #: logarithm is sqrt(2/n) after n rows) have settled, and coefficients that their prior moves so.
 SETTLED = 0.1
 #: The same where a round costs as much as the products of the rows, beyond `ALWAYS` coefficients.
-SETTLED_ENOUGH = 0.4
+#: Of 600 correlated features and 10 batches of 600 (6 streams) it spares half of the rounds, leaves
+#: noise and width within .3 standard deviations of the best ones and errors within 2e-4.
+SETTLED_ENOUGH = 0.5
 #: A round changes the logarithm of a variance at most by this, and by half a step that is reversed.
 LONGEST_STEP = float(np.log(10.0))
 #: Newton's method begins where MacKay's fixed point would change no variance by more than e. Where
@@ -178,7 +180,7 @@ class ExactBatch(DrawnRows[Round]):
             )
         self.learns_prior, self.learns_noise = prior, noise
         self.fixed, self.known, self.reason = fixed, known, reason
-        self.products = {} if products is None else products
+        self.products = products
 
     def start(self, belief: Posterior) -> tuple[Moments, Round]:
         check_columns(self.design, belief)
@@ -194,7 +196,7 @@ class ExactBatch(DrawnRows[Round]):
         else:
             past = belief.remembered.information(noise, self.known, belief.gaussian)
         sums = (
-            past.S + self._products(weights),
+            self._with_products(past.S, weights),
             past.b + self.design.transposed_times(weighted),
             past.square + float(weighted @ self.y),
             past.count + count,
@@ -273,13 +275,17 @@ class ExactBatch(DrawnRows[Round]):
         now = self.with_channel(self.plain.with_noise(step.memory.seen.noise))
         return DrawnRows.left_out_score(now, step)
 
-    def _products(self, weights: Array) -> Array:
-        """The products of the columns; those of the latest weights are kept for other targets."""
+    def _with_products(self, S: Array, weights: Array) -> Array:
+        """S and the products of the columns; those of the latest weights are kept for others."""
+        if self.products is None:
+            total = self.design.information(weights)
+            total += S
+            return total
         key = weights.tobytes()
         if key not in self.products:
             self.products.clear()
             self.products[key] = self.design.information(weights)
-        return self.products[key]
+        return S + self.products[key]
 
     def _noise(self) -> tuple[float, Array, float]:
         """A unit of noise, weights (M,) with which all rows have it, and how many rows these are.
@@ -352,7 +358,7 @@ class ExactBatch(DrawnRows[Round]):
         """A step of the logarithms of noise and width, and how many rows tell of each."""
         seen = memory.seen
         free = max(seen.free, TINY)
-        used = max(float(shared.sum()) - seen.solution.weighted_sum(own)[0], TINY)
+        used = max(float(shared.sum()) - seen.variance_sum(own)[0], TINY)
         signal = float(np.sum(np.diagonal(seen.S)[shared] / own[shared])) / seen.count
         share = signal / (signal + seen.noise)
         noise = seen.residual / seen.noise + share
