@@ -33,8 +33,6 @@ POWER_STEPS = 3
 FEW, PROBES, PER_PROBE, PRECISE = 256, 32, 16, 0.25
 #: Rows whose variances are computed at once: as many columns are held.
 BLOCK = 4096
-#: Bytes of N x N matrices that are worked on at once, so that they stay in the cache.
-CACHED = 1 << 18
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -222,10 +220,9 @@ class Information:
     def stretched(self, factor: ArrayOrFloat) -> Information:
         """The same belief about factor * x in the place of x, the Gaussians beside them too."""
         f = np.broadcast_to(factor, self.b.shape)
-        S, unit = np.empty_like(self.S), 1.0 / f
-        for part in _parts(len(S)):
-            np.multiply(self.S[part], unit, out=S[part])
-            S[part] *= unit[part, None]
+        unit = 1.0 / f
+        S = self.S * unit
+        S *= unit[:, None]
         sums = S, self.b * unit, self.square, self.count, self.noise
         new = Information(*sums, self.precision / f**2, self.linear / f)
         new.__dict__["solution"] = self.solution.stretched(f)
@@ -351,12 +348,6 @@ def cholesky(K: Array, again: Callable[[], Array] | None = None) -> Array:
         if not failed and np.isfinite(lower[-1, -1]):
             return np.asarray(lower)
     raise np.linalg.LinAlgError("rows beyond working precision")
-
-
-def _parts(size: int) -> list[slice]:
-    """The rows of an N x N matrix in blocks that fit the cache."""
-    step = max(1, CACHED // (8 * size))
-    return [slice(k, k + step) for k in range(0, size, step)]
 
 
 def log_det(lower: Array) -> float:

@@ -152,10 +152,7 @@ def _one_target(
 
 
 def _as_saved(model: Model) -> Model:
-    """The model without what a file has not: its solution in the units before the batch.
-
-    The one that is found in the new units has other last digits.
-    """
+    """The model without its solution in older units: a file has none, and digits would differ."""
     seen = model.posterior.information
     if seen is None:
         return model

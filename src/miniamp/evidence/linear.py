@@ -13,7 +13,7 @@ its marginal with its own site divided out.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -104,67 +104,8 @@ class RowSites(NamedTuple):
         return float(np.sqrt(np.mean(np.square(off) / var + np.square(1.0 - wanted / var))))
 
 
-class Marginals(Protocol):
-    """What the Gaussian implies for every coefficient, (N,) each."""
-
-    @property
-    def mean(self) -> Array: ...
-    @property
-    def var(self) -> Array: ...
-    @property
-    def field(self) -> Tilt:
-        """What the rows say of each coefficient: the cavity of its site."""
-
-
-class Solution(Marginals, Protocol):
-    """`Marginals`, and what else is asked once the sites have settled."""
-
-    @property
-    def sites(self) -> Sites:
-        """The sites of the coefficients, and `rows`, those of the new rows."""
-
-    @property
-    def rows(self) -> RowSites: ...
-    @property
-    def log_det(self) -> float:
-        """Of 1 + R D R', with R all rows in units of their noise: what they know of the sites."""
-
-    @property
-    def scores(self) -> Array:
-        """Mean of each new row . x, (M,)."""
-
-    @property
-    def misfit(self) -> float:
-        """Squared distances of the mean from the sites, and from all rows but the new ones."""
-
-    def left_out(self) -> tuple[Array, Array]:
-        """Mean and variance of each new row . x without the row itself, (M,) each."""
-
-    def absorbed(self, belief: Posterior) -> Posterior:
-        """The belief that has seen the rows."""
-
-
-class Quick(Protocol):
-    """Rows that answer at once where sites differ by one factor only."""
-
-    def at(self, sites: Sites) -> Marginals: ...
-
-
-class Linear(Protocol):
-    """Rows with a Gaussian site each: the linear step. `compress.Stack` and `dual.Dual` are two."""
-
-    def at(self, sites: Sites) -> Solution:
-        """The Gaussian under any sites of the coefficients."""
-
-    def with_rows(self, rows: RowSites) -> Linear:
-        """The same rows under other sites of their own."""
-
-    def in_common(self, sites: Sites) -> Quick:
-        """The same rows for many sites that differ from these by one factor."""
-
-
 class Answer(NamedTuple):
-    """`Marginals` as they are."""
+    """What the Gaussian implies for every coefficient, (N,) each."""
 
     mean: Array
     var: Array
@@ -172,7 +113,7 @@ class Answer(NamedTuple):
 
 
 class Joint(NamedTuple):
-    """The Gaussian with its correlations: `Marginals`, and a root of the covariance."""
+    """The Gaussian with its correlations: an `Answer`, and a root of the covariance."""
 
     mean: Array  #: (N,) means
     var: Array  #: (N,) variances

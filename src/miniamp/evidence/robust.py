@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -20,18 +20,16 @@ from miniamp.evidence.base import (
     power,
     relative_change,
 )
-from miniamp.evidence.compress import Stack
-from miniamp.evidence.dual import Dual
+from miniamp.evidence.compress import Stack, StackSolution
+from miniamp.evidence.dual import Dual, DualSolution
 from miniamp.evidence.linear import (
     FAINTEST,
     QUIETEST,
     TINY,
-    Linear,
-    Marginals,
-    Quick,
+    Answer,
     RowSites,
+    RowSpectrum,
     Sites,
-    Solution,
     known,
     log_mass,
     match,
@@ -42,6 +40,12 @@ from miniamp.evidence.linear import (
 from miniamp.evidence.row_scores import Scored, scores_of
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt
+
+#: Rows with a Gaussian site each, what they are where sites differ by one factor only, and the
+#: Gaussian of all coefficients that they give: for any rows, for sparse ones, for kept products.
+Linear: TypeAlias = Stack | Dual | Scored
+Quick: TypeAlias = RowSpectrum | Dual | Scored
+Solution: TypeAlias = StackSolution | DualSolution | Scored
 
 #: The step of every iteration but the first. Full steps fail on AR designs; 0.7 converged on
 #: i.i.d., ill-conditioned, AR and factor designs at noise 1e-2 to 1e-8, in 10 to 200 iterations.
@@ -231,7 +235,7 @@ class RobustBatch(DrawnRows[RobustState]):
         base = belief.remembering(None)
         linear, quick = self._linear(belief, state), state.quick
         solution: Solution | None = None
-        now: Marginals
+        now: Solution | Answer
         if state.fixed and state.common and not state.exact:
             quick = quick or linear.in_common(state.sites)
             now = quick.at(state.sites)
@@ -370,7 +374,7 @@ def _solution(state: RobustState) -> Solution:
     return state.linear.at(state.seen)
 
 
-def _mismatch(new: Moments, precision: Array, now: Marginals) -> float:
+def _mismatch(new: Moments, precision: Array, now: Solution | Answer) -> float:
     """How far the Gaussian is from the moments it should have, in posterior standard deviations."""
     wanted = 1.0 / precision
     off = np.square(new.mean - now.mean) / np.maximum(wanted, now.var)

@@ -149,7 +149,7 @@ def _row_variances(lower: Array, rows: Array) -> Array:
 
 
 class OnRows:
-    """What rows and their sites make of scores: a `linear.Solution` without the marginals."""
+    """What rows and their sites make of scores: a `robust.Solution` without the marginals."""
 
     def __init__(self, tied: TiedScores, omega: Array, rows: RowSites, sites: Sites) -> None:
         self.tied, self.rows, self.sites = tied, rows, sites
