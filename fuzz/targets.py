@@ -25,8 +25,11 @@ from miniamp.streams.container import MARK, VERSION
 CORPUS = Path(__file__).parent / "corpus"
 #: Rows beyond this show nothing new.
 MOST_BATCHES = 20
-#: One file for all inputs of a process: making one each would be most of the time.
-_PLACE = Path(tempfile.gettempdir()) / f"miniamp-fuzz-{os.getpid()}"
+#: One file for all inputs of a process, in memory where the system has that: making one each, on a
+#: disk, would be most of the time.
+_MEMORY = Path("/dev/shm")
+_FOLDER = _MEMORY if os.access(_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
+_PLACE = _FOLDER / f"miniamp-fuzz-{os.getpid()}"
 
 
 def read_format(name: str, content: bytes) -> None:
