@@ -1,7 +1,8 @@
 """Fuzz each target for some seconds, in a process of its own: python -m fuzz [SECONDS] [TARGET].
 
-`100000x` in the place of the seconds asks for so many inputs. Prints how many inputs ran and what was found. An input that is found is kept beside the corpus as
-found-<target>-..., to be moved into it with the fix.
+`100000x` in the place of the seconds asks for so many inputs. Prints how many inputs ran and what
+was found. An input that is found is kept beside the corpus as found-<target>-..., to be moved into
+it with the fix.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import random
 import struct
 
@@ -21,6 +22,9 @@ VALUES: tuple[object, ...] = (
     {"$": "float", "value": "nan"}, {"$": "float", "value": "-inf"}, {"$": "tuple", "items": []},
     {"$": "scalar", "type": "<f8", "bytes": "00"}, {"@": "Tilt"}, {"@": "priors.Laplace"},
 )  # fmt: skip
+NUMBERS = tuple(
+    struct.pack("<d", x) for x in (math.nan, math.inf, -math.inf, -1.0, 0.0, 1e-300, 1e150, 1e300)
+)
 
 
 def mutated(content: bytes, most: int, seed: int) -> bytes:
@@ -38,8 +42,8 @@ def mutated(content: bytes, most: int, seed: int) -> bytes:
     gap = bytes(-(START + len(text)) % ALIGN)
     arrays = bytearray(content[begin:-DIGEST])
     if arrays and rng.random() < 0.3:
-        at = rng.randrange(len(arrays))
-        arrays[at : at + 8] = rng.randbytes(8)
+        at = rng.randrange(len(arrays)) & ~7
+        arrays[at : at + 8] = rng.choice([*NUMBERS, rng.randbytes(8)])
     body = text + gap + bytes(arrays)
     start = struct.pack("<8sIQQ", MARK, VERSION, len(text), START + len(body) + DIGEST)
     return (start + body + hashlib.sha256(start + body).digest())[:most]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import date, timedelta
 from functools import cache
 from types import ModuleType
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from miniamp.arrays import Array, Given
-from miniamp.errors import InvalidInputError, InvalidTypeError, MissingExtraError
+from miniamp.errors import InvalidInputError, InvalidTypeError, MiniampError, MissingExtraError
 
 #: The largest finite number.
 MOST = float(np.finfo(np.float64).max)
@@ -36,6 +37,22 @@ EXTRAS = {"duckdb": "sql", "redis": "redis", "confluent_kafka": "kafka", "sklear
 def refuse(name: str, received: object, expected: str, remedy: str) -> InvalidInputError:
     """The error for an argument that cannot be used."""
     return InvalidInputError(name, received, expected, remedy)
+
+
+@contextmanager
+def computing() -> Iterator[None]:
+    """While entered, an error of arithmetic is one of the package, about the batch."""
+    try:
+        yield
+    except MiniampError:
+        raise
+    except (ArithmeticError, np.linalg.LinAlgError) as error:
+        raise refuse(
+            "X, y",
+            f"a batch that cannot be computed ({type(error).__name__}: {error})",
+            "numbers of moderate size",
+            "change their units, or start over if the model is from a file that was altered",
+        ) from error
 
 
 def count(name: str, value: Given, least: int = 1, most: int | None = None) -> int:

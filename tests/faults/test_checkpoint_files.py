@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import miniamp
 from miniamp.errors import CheckpointError, InvalidInputError
-from miniamp.estimators import MiniAMPRegressor
+from miniamp.estimators import MiniAMPClassifier, MiniAMPClusterer, MiniAMPRegressor
 from miniamp.streams import beliefs, container, is_sound, load, lock, previous_of, save
 from miniamp.streams.checkpoint import beside
 
@@ -193,6 +194,93 @@ def model(tmp_path):
     path = tmp_path / "m.amp"
     MiniAMPRegressor().fit(X, X.sum(axis=1)).save(path)
     return path
+
+
+def numbers_of(tree, path=()):
+    """Where the floats of a checkpoint are, but for those of the history, which may be nan."""
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    for key, item in items:
+        if isinstance(item, (dict, list, tuple)) and key != "history":
+            yield from numbers_of(item, (*path, key))
+        elif isinstance(item, float) or (
+            isinstance(item, np.ndarray) and item.size and item.dtype.kind == "f"
+        ):
+            yield (*path, key)
+
+
+def set_first(tree, path, value):
+    for key in path[:-1]:
+        tree = tree[key]
+    if isinstance(tree[path[-1]], np.ndarray):
+        tree[path[-1]].flat[:1] = value
+    else:
+        tree[path[-1]] = value
+
+
+STREAMED = {
+    "regressor": MiniAMPRegressor(),
+    "sparse": MiniAMPRegressor(prior="sparse"),
+    "auto": MiniAMPRegressor(prior="auto", forget="auto"),
+    "classifier": MiniAMPClassifier(),
+    "clusterer": MiniAMPClusterer(n_clusters=2, random_state=0),
+}
+
+
+@pytest.mark.parametrize("name", sorted(STREAMED))
+def test_numbers_that_no_model_has_are_refused_when_it_is_loaded(name, tmp_path):
+    """Before, nan in a tilt, in a frame or in sums was a bare ValueError at the next batch."""
+    rng, path, model = np.random.default_rng(2), tmp_path / "m.amp", clone(STREAMED[name])
+    X = rng.normal(size=(90, 3))
+    y = X.sum(axis=1) + rng.normal(size=90)
+    y = (y > 0).astype(int) if name == "classifier" else y
+    for rows in np.split(np.arange(90), 3):
+        model.partial_fit(X[rows], y[rows])
+    model.save(path)
+    content = path.read_bytes()
+    # What the belief of a clusterer says of its last batch is nan before the first one.
+    fitted = container.unpacked(content)["fitted"]
+    places = [p for p in numbers_of(fitted) if p[-1] not in ("log_evidence", "residual")]
+    assert len(places) > 8
+    for place in places:
+        for bad in (np.nan, -np.inf):
+            path.write_bytes(content)
+            altered(path, lambda tree, place=place, bad=bad: set_first(tree["fitted"], place, bad))
+            with pytest.raises(CheckpointError) as caught:
+                miniamp.load(path)
+            assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("frame", "scale"), -1.0),
+        (("models", 0, "posterior", "tilt", "A"), -1e6),
+        (("models", 0, "posterior", "remembered", "count"), -1.0),
+        (("models", 0, "posterior", "remembered", "precision"), 0.0),
+        (("models", 0, "posterior", "remembered", "noise"), 0.0),
+        (("tally", "total"), 1e300),
+        (("y_scale",), 0.0),
+        (("rows",), "forty"),
+        (("tally", "rows"), None),
+    ],
+)
+def test_numbers_of_a_wrong_sign_or_size_are_refused_by_their_name(place, value, model):
+    altered(model, lambda tree: set_first(tree["fitted"]["state"], place, value))
+    with pytest.raises(CheckpointError) as caught:
+        miniamp.load(model)
+    assert place[-1] in str(caught.value)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, OverflowError])
+def test_a_failure_of_arithmetic_is_an_error_of_the_package(error, model, monkeypatch):
+    def fails(self, rows):
+        raise error("as numbers of an altered file make it")
+
+    loaded = miniamp.load(model)
+    monkeypatch.setattr("miniamp.estimators.state.FitState.absorbed", fails)
+    with pytest.raises(InvalidInputError, match="cannot be computed"):
+        loaded.partial_fit(np.eye(3), np.ones(3))
+    assert loaded.n_samples_seen_ == 40
 
 
 def test_the_version_of_the_package_is_in_the_file(model):

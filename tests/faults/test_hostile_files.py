@@ -15,6 +15,7 @@ import signal
 import struct
 import sys
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -291,3 +292,19 @@ def test_a_line_separator_within_a_cell_does_not_shift_the_row_of_an_error(write
     with pytest.raises(InvalidInputError) as caught:
         list(open_stream(path, "y", 2))
     assert caught.value.argument == f"{path}, row 3"
+
+
+CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["parquet/histogram", "parquet/long-page", "arrow/no-schema", "jsonl/no-columns"],
+)
+def test_what_fuzzing_found(path, tmp_path):
+    """pyarrow aborts at a histogram of levels that does not fit, takes a page's memory before it
+    reads the page, and crashes at a first message that is no schema."""
+    name = tmp_path / f"t.{path.split('/')[0]}"
+    name.write_bytes((CORPUS / path).read_bytes())
+    said = outcome(name, "-")
+    assert said == "read" or (said.startswith("refused") and str(name) in said)

@@ -84,7 +84,7 @@ def all_or_nothing(estimator: object) -> Iterator[None]:
     """
     with _LOCKS_CHANGE:
         own = _LOCKS.setdefault(estimator, RLock())
-    with own:
+    with own, checks.computing():
         before = estimator.__dict__.copy()
         try:
             yield

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from miniamp import priors
+from miniamp import checks, priors
 from miniamp.learning import Model
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class Candidate(NamedTuple):
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         """The way back from `state`."""
+        checks.number("forget", state["forget"], above=0.0, most=1.0)
+        checks.number("score", state["score"], most=0.0)
         return cls(**{**state, "models": tuple(Model(**model) for model in state["models"])})
 
 

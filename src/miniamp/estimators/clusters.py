@@ -166,7 +166,7 @@ class Clusters:
             return belief
         old, new = self.centres, _centres(belief, unit)
         far = np.square(new).sum(axis=1)[:, None] - 2.0 * new @ old.T + np.square(old).sum(axis=1)
-        order = np.argsort(linear_sum_assignment(far)[1])
+        order = np.argsort(linear_sum_assignment(np.nan_to_num(far))[1])
         return belief.renamed(order)
 
     def _continued(self, X: Matrix) -> Clusters:
@@ -306,6 +306,9 @@ class Clusters:
         kept = None if state["kept"] is None else matrix_of(state["kept"])
         if kept is not None:
             require_shape("kept", kept, None, state["features"])
+        if state["belief"] is not None:
+            shape = (state["features"], settings.n_clusters)
+            require_shape("belief", state["belief"].tilt.B, *shape)
         return cls(settings, **{**state, "history": tuple(state["history"]), "kept": kept})
 
     def _check(self, X: Matrix) -> None:

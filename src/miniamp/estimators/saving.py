@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 
 from miniamp import checks, streams
 from miniamp.errors import InvalidInputError
+from miniamp.streams.beliefs import require_sound
 
 #: Plain values, arrays and posteriors under names: what `miniamp.streams.save` writes.
 State: TypeAlias = dict[str, Any]
 #: Features up to which a row that tries a model out is dense.
 DENSE_TRIAL = 10_000
+#: No number of a saved model is larger, beliefs apart: rows are below 1e140, and sums of them kept.
+LARGEST = 1e160
 #: Class labels or feature names.
 Labels: TypeAlias = NDArray[np.generic]
 
@@ -78,7 +81,10 @@ class SaveMixin(ABC):
                 )
         new = cls(**state["parameters"])
         if state["fitted"]:
-            new._restore(dict(state["fitted"]))
+            fitted = dict(state["fitted"])
+            own = {k: v for k, v in fitted["state"].items() if k != "history"}
+            require_sound("", {**fitted, "state": own}, LARGEST)
+            new._restore(fitted)
             new._try_out()
         if state["stream"] is not None:
             new.stream_ = state["stream"]

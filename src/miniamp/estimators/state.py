@@ -374,6 +374,10 @@ class FitState:
             if name != "counted" or np.ndim(values):
                 require_shape(name, np.asarray(values), N)
         self.tally.require_features(N)
+        for name, count in (("rows", self.rows), ("tally.rows", self.tally.rows)):
+            checks.count(name, count, least=0)
+        if self._labels and set(self.target_units) != {(0.0, 1.0)}:
+            raise checks.refuse("y_centre, y_scale", "others", "0 and 1 of labels", "save it again")
         findings(self.history)  # reads what the next batch will read
         return self
 

@@ -26,6 +26,12 @@ KIND = "@"
 #: Dimensions of priors of rows, for which their constructors take memory.
 MAX_DIMENSION = 1_000_000
 _PLAIN = frozenset([type(None), bool, int, float, str])
+#: Names of numbers of a model that are not negative, and of those that are not zero either.
+NOT_NEGATIVE = frozenset([
+    "assigned", "batches", "class_count_", "confusion", "count", "counted", "counts", "noise_known",
+    "odds", "samples", "scale", "scale_known", "spread", "square", "var",
+])  # fmt: skip
+POSITIVE = frozenset(["noise", "y_scale", "precision"])
 #: Where classes are found, and what is put before their names in files.
 _PACKAGES: tuple[tuple[ModuleType, str], ...] = (
     (priors, "priors."),
@@ -186,6 +192,33 @@ def decoded(value: object) -> object:
     return value
 
 
+def require_sound(name: str, value: object, most: float = np.inf) -> None:
+    """Refuse numbers that no model has: `most` or more, or of a sign that is wrong for their name.
+
+    Whoever repairs the checksum of a file can write them, and the next batch would fail on them.
+    """
+    if isinstance(value, dict):
+        for key, item in value.items():
+            require_sound(f"{name}.{key}" if name else key, item, most)
+    elif isinstance(value, (list, tuple)):
+        for k, item in enumerate(value):
+            require_sound(f"{name}[{k}]", item, most)
+        return
+    last = name.rpartition(".")[2]
+    numbers = np.asarray(value if isinstance(value, (float, int, np.ndarray, np.generic)) else "")
+    if numbers.dtype.kind in "fiu":
+        bad, expected = ~(np.abs(numbers) < most), "finite numbers"  # nan too
+        if last in POSITIVE:
+            bad, expected = bad | (numbers <= 0.0), "finite numbers > 0"
+        elif last in NOT_NEGATIVE:
+            bad, expected = bad | (numbers < 0.0), "finite numbers >= 0"
+        if bad.any():
+            expected += "" if np.isinf(most) else f" below {most:g}"
+            raise checks.refuse(name, numbers[bad].flat[0], expected, "start over")
+    elif last in NOT_NEGATIVE or last in POSITIVE:
+        raise checks.refuse(name, f"{value!r:.60}", "numbers", "start over")
+
+
 def _discover() -> None:
     """Register what the package exports now."""
     for package, prefix in _PACKAGES:
@@ -230,6 +263,8 @@ def _object_of(cls: type, fields: Fields) -> object:
     for name, value in fields.items():
         if type(value) is int and abs(value) > MAX_DIMENSION:
             raise ValueError(f"{name} = {value}, expected at most {MAX_DIMENSION}")
+    if not issubclass(cls, Parametric):  # those check themselves
+        require_sound(cls.__name__, fields)
     thing = cls(**fields)
     for name, saved in fields.items():
         # A constructor may divide weights by their sum once more, which moves the last bit.
@@ -257,4 +292,12 @@ def _belief_of(cls: type[Posterior], fields: Fields) -> Posterior:
     if saved.B.shape != new.tilt.B.shape:
         raise ValueError(f"a tilt that is not one of {new.size} coefficients")
     new.__dict__.update({name: value for name, value in fields.items() if name != "prior"})
+    # A field whose default is nan says nothing before the first batch.
+    known = {n: v for n, v in fields.items() if getattr(cls, n, None) == getattr(cls, n, None)}
+    require_sound(cls.__name__, known)
+    with np.errstate(all="ignore"):
+        if new.joint is None:
+            require_sound(f"{cls.__name__}.tilt.A, B: moments", new.moments._asdict())
+        else:  # the factorisation of the rest fails by itself
+            require_sound(f"{cls.__name__}.tilt.A", {"precision": new.gaussian()[0]})
     return new

@@ -224,7 +224,7 @@ def infer_schema(head: Sequence[Piece], options: ReadOptions, source: str) -> Sc
         cells = [piece.y for piece in head if piece.y is not None]
     else:
         names = [name for name in first.names if name not in options.left_out]
-        if options.columns is None and names[0] == "":  # as R and pandas write the rows' names
+        if options.columns is None and names[:1] == [""]:  # as R and pandas write the rows' names
             names = names[1:]
             text = "the first column has no name and is left out, as the names of the rows"
             warnings.warn(MiniampWarning(f"{text}; name it to use it"), stacklevel=2)

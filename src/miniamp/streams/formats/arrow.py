@@ -10,9 +10,12 @@ its size: 40 kB of zeros became a gigabyte. So these sizes are read first.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import itertools
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, NamedTuple, Protocol
 
 import numpy as np
 
@@ -110,8 +113,9 @@ class Parquet(Format):
             names = file.schema_arrow.names
             checks.refuse_duplicates(names, self.name)
             chosen = [name for name in names if columns is None or name in columns]
-            for group in range(first, len(self._groups)):
-                self._check_pages(group, chosen)
+            described = itertools.islice(_column_chunks(Path(self.name)), first, None)
+            for group, chunks in zip(range(first, len(self._groups)), described, strict=True):
+                self._check_pages(chunks, chosen)
                 for batch in file.iter_batches(
                     batch_size=rows_per_piece(len(chosen)),
                     row_groups=[group],
@@ -123,17 +127,13 @@ class Parquet(Format):
                     if row > start:
                         yield piece.cut(max(0, start - piece.row), piece.rows)
 
-    def _check_pages(self, group: int, columns: Collection[str]) -> None:
+    def _check_pages(self, chunks: Iterable[_Chunk], columns: Collection[str]) -> None:
         """Refuse pages of these columns that become too large, before they do."""
-        described = self._metadata.row_group(group)
         with Path(self.name).open("rb") as file:
-            for j in range(described.num_columns):
-                chunk = described.column(j)
-                if chunk.path_in_schema.split(".")[0] in columns:
-                    pages = (chunk.dictionary_page_offset, chunk.data_page_offset)
-                    begin = min(page for page in pages if page is not None)
-                    place = f"{self.name}, column {chunk.path_in_schema!r}"
-                    _check_pages(place, file, begin, chunk.total_compressed_size)
+            for chunk in chunks:
+                if chunk.column in columns:
+                    place = f"{self.name}, column {chunk.column!r}"
+                    _check_pages(place, file, chunk.begin, chunk.size)
 
     def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
         return self._from(0, columns)
@@ -172,7 +172,10 @@ class ArrowIPC(Format):
         with pa.OSFile(self.name) as file, pa.OSFile(self.name) as ahead:
             ahead.seek(begin)
             messages = pa.ipc.MessageReader.open_stream(ahead)
-            schema = pa.ipc.read_schema(messages.read_next_message())
+            first = messages.read_next_message()
+            if first.type != "schema":  # pyarrow reads another as if it were one, and crashes
+                raise ValueError(f"it begins with a message of type {first.type}")
+            schema = pa.ipc.read_schema(first)
             refuse_too_many(len(schema.names), self.name)
             checks.refuse_duplicates(schema.names, self.name)
             fields = [j for j, n in enumerate(schema.names) if columns is None or n in columns]
@@ -200,15 +203,44 @@ def _check_buffers(name: str, body: memoryview) -> None:
     refuse_expansion(name, int(plausible.sum()), len(body), _SMALLER)
 
 
+class _Chunk(NamedTuple):
+    """Where the pages of one column of one row group are."""
+
+    column: str
+    begin: int
+    size: int
+
+    @classmethod
+    def of(cls, described: _Fields) -> _Chunk:
+        numbers = described.numbers
+        begin = min(numbers[field] for field in (9, 11) if field in numbers)
+        return cls(described.texts[3][0].decode(), begin, numbers[7])
+
+
+def _column_chunks(path: Path) -> Iterator[list[_Chunk]]:
+    """The column chunks of each row group, from the end of the file.
+
+    pyarrow has them too, but its `RowGroupMetaData.column` ends the process with an exception of
+    C++ where the statistics of a chunk do not fit its column.
+    """
+    with path.open("rb") as file:
+        file.seek(-8, os.SEEK_END)
+        length = int.from_bytes(file.read(4), "little")
+        file.seek(-8 - length, os.SEEK_END)
+        footer = _Thrift(file.read(length)).struct()
+    for group in footer.parts.get(4, []):
+        yield [_Chunk.of(chunk.parts[3][0]) for chunk in group.parts.get(1, [])]
+
+
 def _check_pages(name: str, file: IO[bytes], begin: int, size: int) -> None:
     """Refuse a column chunk of Parquet with a page that becomes too large."""
-    at, end = begin, begin + size
+    at, end = begin, min(begin + size, os.fstat(file.fileno()).st_size)
     while at < end:
         for length in (_HEADER, size):
             file.seek(at)
             try:
                 header = _Thrift(file.read(min(length, end - at)))
-                sizes = {field: value for field, value in header.struct() if field in (2, 3)}
+                sizes = header.struct().numbers
                 break
             except IndexError:
                 continue
@@ -216,23 +248,61 @@ def _check_pages(name: str, file: IO[bytes], begin: int, size: int) -> None:
             return  # no header that could be read: the library refuses it
         if 3 not in sizes:
             return
-        refuse_expansion(name, sizes.get(2, 0), sizes[3], _SMALLER)
         at += header.at + max(sizes[3], 0)
+        if at > end:  # pyarrow would take memory for it
+            raise ValueError(f"a page of {sizes[3]:,} bytes in a column of {size:,}")
+        refuse_expansion(name, sizes.get(2, 0), sizes[3], _SMALLER)
+
+
+@dataclass(slots=True)
+class _Fields:
+    """A structure of Thrift: what its fields hold, by their numbers; one value is a list of one."""
+
+    numbers: dict[int, int] = field(default_factory=dict)
+    texts: dict[int, list[bytes]] = field(default_factory=dict)
+    parts: dict[int, list[_Fields]] = field(default_factory=dict)
 
 
 class _Thrift:
-    """Thrift's compact protocol, as far as page headers need it: numbers, and what to skip."""
+    """Thrift's compact protocol, as far as Parquet's headers and footers need it."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
         self.at = 0
 
-    def struct(self) -> Iterator[tuple[int, int]]:
-        """The number of each field, and its value; 0 where that is no whole number."""
-        field = 0
+    def struct(self) -> _Fields:
+        """The structure that begins here."""
+        found, number = _Fields(), 0
         while byte := self._byte():
-            field = field + (byte >> 4) if byte >> 4 else self._integer()
-            yield field, self._value(byte & 15)
+            number = number + (byte >> 4) if byte >> 4 else self._integer()
+            self._value(byte & 15, number, found)
+        return found
+
+    def _value(self, kind: int, number: int, found: _Fields) -> None:
+        """Put a value of this type into the structure; what nobody asks for is passed over."""
+        if kind in (4, 5, 6):
+            found.numbers[number] = self._integer()
+        elif kind in (3, 7):  # a byte, a double
+            self.at += 1 if kind == 3 else 8
+        elif kind == 8:
+            found.texts[number] = [self._text()]
+        elif kind == 12:
+            found.parts[number] = [self.struct()]
+        elif kind in (9, 10):  # a list or set
+            head = self._byte()
+            count, kind = head >> 4, head & 15
+            count = count if count < 15 else self._unsigned()
+            if count > len(self._content):
+                raise IndexError(count)
+            if kind == 8:
+                found.texts[number] = [self._text() for _ in range(count)]
+            elif kind == 12:
+                found.parts[number] = [self.struct() for _ in range(count)]
+            else:
+                for _ in range(count):
+                    self._value(3 if kind in (1, 2) else kind, 0, _Fields())
+        elif kind > 2:
+            raise IndexError(kind)
 
     def _byte(self) -> int:
         self.at += 1
@@ -251,23 +321,7 @@ class _Thrift:
         number = self._unsigned()
         return (number >> 1) ^ -(number & 1)
 
-    def _value(self, kind: int) -> int:
-        if kind in (4, 5, 6):
-            return self._integer()
-        if kind in (3, 7):  # a byte, a double
-            self.at += 1 if kind == 3 else 8
-        elif kind == 8:  # bytes
-            self.at += self._unsigned()
-        elif kind in (9, 10):  # a list or set
-            head = self._byte()
-            count = head >> 4 if head >> 4 < 15 else self._unsigned()
-            if count > len(self._content):
-                raise IndexError(count)
-            for _ in range(count):
-                self._value(head & 15)
-        elif kind == 12:
-            for _ in self.struct():
-                pass
-        elif kind > 2:
-            raise IndexError(kind)
-        return 0
+    def _text(self) -> bytes:
+        length = self._unsigned()
+        self.at += length
+        return self._content[self.at - length : self.at]
