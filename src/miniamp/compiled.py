@@ -24,6 +24,7 @@ from typing import Protocol, TypeAlias, TypeVar, cast
 from llvmlite import ir
 from numba import cfunc, config, njit, types
 from numba.core import event
+from numba.core.caching import FunctionCache
 from numba.core.errors import TypingError
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
@@ -92,15 +93,19 @@ def _cached(
 
     def decorate(function: Function) -> Function:
         make = cast(Callable[..., Callable[[Function], Function]], compiler)
-        try:
-            with _cache_folder():
-                made = make(*arguments, cache=True, **settings)(function)
-        except Exception as error:  # a damaged cache raises whatever its bytes mean to pickle
-            _report(error)
-            return make(*arguments, **settings)(function)
-        if hasattr(made, "_cache"):
-            made._cache = _TolerantCache(made._cache)
-        return made
+        for damaged in (False, True):
+            try:
+                with _cache_folder():
+                    if damaged:
+                        FunctionCache(function).flush()  # an empty index, to be filled again
+                    made = make(*arguments, cache=True, **settings)(function)
+            except Exception as error:  # a damaged cache raises whatever its bytes mean to pickle
+                _report(error)
+                continue
+            if hasattr(made, "_cache"):
+                made._cache = _TolerantCache(made._cache)
+            return made
+        return make(*arguments, **settings)(function)
 
     return decorate
 

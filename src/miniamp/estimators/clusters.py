@@ -306,9 +306,10 @@ class Clusters:
         kept = None if state["kept"] is None else matrix_of(state["kept"])
         if kept is not None:
             require_shape("kept", kept, None, state["features"])
+        for name in ("seed", "batches", "samples"):
+            checks.count(name, state[name], least=0)
         if state["belief"] is not None:
-            shape = (state["features"], settings.n_clusters)
-            require_shape("belief", state["belief"].tilt.B, *shape)
+            require_shape("belief", state["belief"].tilt.B, state["features"], settings.n_clusters)
         return cls(settings, **{**state, "history": tuple(state["history"]), "kept": kept})
 
     def _check(self, X: Matrix) -> None:

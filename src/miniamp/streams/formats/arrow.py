@@ -39,6 +39,10 @@ from miniamp.streams.pieces import (
 
 #: Bytes read from the file at a time for each column.
 BUFFER = 1 << 14
+#: More rows per byte than this are refused, where there are more than `MANY_ROWS`. A column of
+#: labels with one in a hundred takes a byte for about 50 rows; 1e8 rows of zeros alone, as pyarrow
+#: writes them, one for 110, and are read in 4 s.
+ROWS_PER_BYTE, MANY_ROWS = 1000, 10_000_000
 #: Bytes of a page header that are read at first; statistics of long texts make some longer.
 _HEADER = 1 << 12
 #: First bytes of compressed data within an Arrow buffer: LZ4 and Zstandard frames, and frames that
@@ -94,9 +98,18 @@ class Parquet(Format):
                 for g in range(self._metadata.num_row_groups)
             ]
         refuse_too_many(self._metadata.num_columns, self.name)
+        self._refuse_too_dense()
 
     def count(self) -> int:
         return sum(self._groups)
+
+    def _refuse_too_dense(self) -> None:
+        """Refuse rows without end: a run of 2^31 equal values takes a few bytes."""
+        size = Path(self.name).stat().st_size
+        limit = max(MANY_ROWS, ROWS_PER_BYTE * size)
+        if self.count() > limit:
+            received = f"{self.count():,} rows in {size:,} bytes"
+            raise checks.refuse(self.name, received, f"at most {limit:,}", "read a part of them")
 
     def _from(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
         """Row groups before the row `start` are not read."""
@@ -113,9 +126,12 @@ class Parquet(Format):
             names = file.schema_arrow.names
             checks.refuse_duplicates(names, self.name)
             chosen = [name for name in names if columns is None or name in columns]
+            # pyarrow goes by the place of a column, and not by the name that is written beside it.
+            flat = len(names) == self._metadata.num_columns
+            leaves = names if flat else chosen[:1] * self._metadata.num_columns
             described = itertools.islice(_column_chunks(Path(self.name)), first, None)
             for group, chunks in zip(range(first, len(self._groups)), described, strict=True):
-                self._check_pages(chunks, chosen)
+                self._check_pages([c for c, n in zip(chunks, leaves, strict=True) if n in chosen])
                 for batch in file.iter_batches(
                     batch_size=rows_per_piece(len(chosen)),
                     row_groups=[group],
@@ -127,13 +143,11 @@ class Parquet(Format):
                     if row > start:
                         yield piece.cut(max(0, start - piece.row), piece.rows)
 
-    def _check_pages(self, chunks: Iterable[_Chunk], columns: Collection[str]) -> None:
-        """Refuse pages of these columns that become too large, before they do."""
+    def _check_pages(self, chunks: Iterable[_Chunk]) -> None:
+        """Refuse pages that become too large, before they do."""
         with Path(self.name).open("rb") as file:
             for chunk in chunks:
-                if chunk.column in columns:
-                    place = f"{self.name}, column {chunk.column!r}"
-                    _check_pages(place, file, chunk.begin, chunk.size)
+                _check_pages(f"{self.name}, column {chunk.column!r}", file, chunk.begin, chunk.size)
 
     def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
         return self._from(0, columns)
