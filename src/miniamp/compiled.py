@@ -97,7 +97,8 @@ def _cached(
             try:
                 with _cache_folder():
                     if damaged:
-                        FunctionCache(function).flush()  # an empty index, to be filled again
+                        cache_of = cast(Callable[[object], _Overloads], FunctionCache)
+                        cache_of(function).flush()  # an empty index, to be filled again
                     made = make(*arguments, cache=True, **settings)(function)
             except Exception as error:  # a damaged cache raises whatever its bytes mean to pickle
                 _report(error)
