@@ -53,7 +53,9 @@ def run(name: str, length: str) -> dict[str, object]:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     runs = re.findall(r"stat::number_of_executed_units: (\d+)", done.stderr)
     runs = runs or re.findall(r"^#(\d+)", done.stderr, re.MULTILINE)[-1:]
-    reason = "" if done.returncode == 0 else done.stderr[-3000:]
+    reason = (
+        "" if done.returncode == 0 else f"{done.stderr[-3000:]}\nended with {done.returncode}\n"
+    )
     return {"target": name, "inputs": int(runs[0]) if runs else 0, "finding": reason}
 
 

@@ -15,68 +15,26 @@ from miniamp.report.page import resource
 
 PATHS = {"/", "/docs", "/health", "/learn", "/metrics", "/model", "/openapi.json", "/predict"}
 
-_NUMBERS = {"type": "array", "items": {"type": "number"}}
-_X = {
-    "description": "Rows: a list of numbers each, or an object by feature name each.",
-    "type": "array",
-    "items": {"oneOf": [_NUMBERS, {"type": "object"}]},
-}
-_LABELS = {"type": "array", "items": {"oneOf": [{"type": "number"}, {"type": "string"}]}}
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"description": "The body is not what its content type says."},
-    401: {"description": "The token is missing or wrong."},
-    409: {"description": "The batch contradicts the model, or its id was used for other rows."},
-    413: {"description": "Too many bytes or rows."},
-    415: {"description": "Neither JSON nor Arrow, or compressed."},
-    422: {"description": "Rows or targets that cannot be used; the message says which and why."},
-    429: {"description": "Too much is waiting; try again after `Retry-After` seconds."},
-}
+_PARTS: dict[str, Any] = json.loads(resource("service.json", "app"))
 
 
-def _request(
-    properties: dict[str, Any], required: list[str], example: dict[str, Any]
-) -> dict[str, Any]:
-    schema = {"type": "object", "properties": properties, "required": required, "example": example}
+def _request(name: str) -> dict[str, Any]:
+    schema = {"type": "object", **_PARTS[name]}
     arrow = {"schema": {"type": "string", "format": "binary"}}
     return {"requestBody": {"required": True, "content": {JSON: {"schema": schema}, ARROW: arrow}}}
 
 
-def _answer(text: str, example: dict[str, Any]) -> dict[int | str, dict[str, Any]]:
-    return {200: {"description": text, "content": {JSON: {"example": example}}}, **_ERRORS}
+def _answer(name: str) -> dict[int | str, dict[str, Any]]:
+    part = _PARTS[name]
+    return {200: {"description": part["text"], "content": {JSON: {"example": part["example"]}}}}
 
 
-LEARN = _request(
-    {
-        "X": _X,
-        "y": _LABELS,
-        "id": {
-            "type": "string",
-            "description": "A batch that is sent again with the same id is not learned twice. "
-            "The header X-Request-Id does the same.",
-        },
-    },
-    ["X", "y"],
-    {"X": [[0.5, 1.0], [1.5, -1.0]], "y": [1.2, 0.3], "id": "batch-17"},
-)
-LEARNED = _answer(
-    "The batch is learned and on disk.",
-    {"id": "batch-17", "batch": 17, "rows": 2, "rows_seen": 34, "repeated": False},
-)
-PREDICT = _request(
-    {"X": _X, "level": {"type": "number", "description": "Of the interval, 0.9 if left out."}},
-    ["X"],
-    {"X": [[0.5, 1.0]]},
-)
-PREDICTED = _answer(
-    "Regression: mean, standard deviation and interval. Classification: labels and probabilities.",
-    {"mean": [1.1], "std": [0.2], "low": [0.8], "high": [1.4]},
-)
-MODEL: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Kind, features, rows seen, coefficients and parameters.",
-        "content": {JSON: {"example": {"kind": "MiniAMPRegressor", "rows_seen": 34}}},
-    }
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    int(status): {"description": text} for status, text in _PARTS["errors"].items()
 }
+LEARN, LEARNED = _request("learn"), _answer("learned") | _ERRORS
+PREDICT, PREDICTED = _request("predict"), _answer("predicted") | _ERRORS
+MODEL = _answer("model")
 
 
 def model(estimator: Any, names: Names) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -131,7 +131,9 @@ class Parquet(Format):
             leaves = names if flat else chosen[:1] * self._metadata.num_columns
             described = itertools.islice(_column_chunks(Path(self.name)), first, None)
             for group, chunks in zip(range(first, len(self._groups)), described, strict=True):
-                self._check_pages([c for c, n in zip(chunks, leaves, strict=True) if n in chosen])
+                for name, chunk in zip(leaves, chunks, strict=True):
+                    if name in chosen:
+                        _check_pages(f"{self.name}, column {name!r}", Path(self.name), *chunk)
                 for batch in file.iter_batches(
                     batch_size=rows_per_piece(len(chosen)),
                     row_groups=[group],
@@ -142,12 +144,6 @@ class Parquet(Format):
                     row += piece.rows
                     if row > start:
                         yield piece.cut(max(0, start - piece.row), piece.rows)
-
-    def _check_pages(self, chunks: Iterable[_Chunk]) -> None:
-        """Refuse pages that become too large, before they do."""
-        with Path(self.name).open("rb") as file:
-            for chunk in chunks:
-                _check_pages(f"{self.name}, column {chunk.column!r}", file, chunk.begin, chunk.size)
 
     def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
         return self._from(0, columns)
@@ -217,22 +213,8 @@ def _check_buffers(name: str, body: memoryview) -> None:
     refuse_expansion(name, int(plausible.sum()), len(body), _SMALLER)
 
 
-class _Chunk(NamedTuple):
-    """Where the pages of one column of one row group are."""
-
-    column: str
-    begin: int
-    size: int
-
-    @classmethod
-    def of(cls, described: _Fields) -> _Chunk:
-        numbers = described.numbers
-        begin = min(numbers[field] for field in (9, 11) if field in numbers)
-        return cls(described.texts[3][0].decode(), begin, numbers[7])
-
-
-def _column_chunks(path: Path) -> Iterator[list[_Chunk]]:
-    """The column chunks of each row group, from the end of the file.
+def _column_chunks(path: Path) -> Iterator[list[tuple[int, int]]]:
+    """Where each column of each row group begins, and its bytes, from the end of the file.
 
     pyarrow has them too, but its `RowGroupMetaData.column` ends the process with an exception of
     C++ where the statistics of a chunk do not fit its column.
@@ -243,29 +225,27 @@ def _column_chunks(path: Path) -> Iterator[list[_Chunk]]:
         file.seek(-8 - length, os.SEEK_END)
         footer = _Thrift(file.read(length)).struct()
     for group in footer.parts.get(4, []):
-        yield [_Chunk.of(chunk.parts[3][0]) for chunk in group.parts.get(1, [])]
+        columns = [chunk.parts[3][0].numbers for chunk in group.parts.get(1, [])]
+        yield [(min(c[9], c.get(11, c[9])), c[7]) for c in columns]
 
 
-def _check_pages(name: str, file: IO[bytes], begin: int, size: int) -> None:
-    """Refuse a column chunk of Parquet with a page that becomes too large."""
-    at, end = begin, min(begin + size, os.fstat(file.fileno()).st_size)
-    while at < end:
-        for length in (_HEADER, size):
+def _check_pages(name: str, path: Path, begin: int, size: int) -> None:
+    """Refuse a column chunk of Parquet with a page that becomes too large, before it does."""
+    at, end = begin, min(begin + size, path.stat().st_size)
+    with path.open("rb") as file:
+        while at < end:
             file.seek(at)
             try:
-                header = _Thrift(file.read(min(length, end - at)))
+                header = _Thrift(file.read(min(_HEADER, end - at)))
                 sizes = header.struct().numbers
-                break
             except IndexError:
-                continue
-        else:
-            return  # no header that could be read: the library refuses it
-        if 3 not in sizes:
-            return
-        at += header.at + max(sizes[3], 0)
-        if at > end:  # pyarrow would take memory for it
-            raise ValueError(f"a page of {sizes[3]:,} bytes in a column of {size:,}")
-        refuse_expansion(name, sizes.get(2, 0), sizes[3], _SMALLER)
+                file.seek(at)
+                header = _Thrift(file.read(end - at))
+                sizes = header.struct().numbers
+            at += header.at + max(sizes[3], 0)
+            if at > end:  # pyarrow would take memory for it
+                raise ValueError(f"a page of {sizes[3]:,} bytes in a column of {size:,}")
+            refuse_expansion(name, sizes.get(2, 0), sizes[3], _SMALLER)
 
 
 @dataclass(slots=True)
