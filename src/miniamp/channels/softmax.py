@@ -15,8 +15,9 @@ from miniamp.channels.logistic import Logistic
 #: ten classes with scores of variance 4 a probability is off by 0.006 (root mean square), with 32
 #: points by 0.013.
 POINTS = 64
-#: Rows per block of an average: POINTS numbers per row and class are held.
-BLOCK_ROWS = 2048
+#: Rows per block of an average: POINTS numbers per row and class are held, in cache. 500 rows of
+#: ten classes take 2.5 ms, in one block 3.5.
+BLOCK_ROWS = 128
 
 
 class Softmax(Logistic):
@@ -40,9 +41,7 @@ class Softmax(Logistic):
 
     def joint_probabilities(self, omega: Array, V: Array) -> Array:
         """Probability of each class, (M, K), for independent scores z ~ N(omega, V), (M, K)."""
-        blocks = range(0, len(omega), BLOCK_ROWS)
-        parts = [_averages(omega[i : i + BLOCK_ROWS], V[i : i + BLOCK_ROWS])[0] for i in blocks]
-        return np.concatenate(parts) if parts else np.zeros_like(omega)
+        return _averages(omega, V)[0]
 
     def joint_output(self, omega: Array, V: Array) -> tuple[Array, Array, Array]:
         """E p and E p (1 - p), (M, K) each, and E log sum exp z, (M,), for scores z ~ N(omega, V).
@@ -54,16 +53,24 @@ class Softmax(Logistic):
 
 
 def _averages(omega: Array, V: Array) -> tuple[Array, Array, Array]:
+    M, K = omega.shape
+    normals = _normals(K)[:, :, None]
+    mean, square, total = np.empty((K, M)), np.empty((K, M)), np.empty(M)
     # Classes first: sums over them are then sums of whole arrays.
-    z = omega.T[:, None, :] + np.sqrt(V).T[:, None, :] * _normals(omega.shape[1])[:, :, None]
-    top = z.max(axis=0)
-    z -= top
-    np.exp(z, out=z)
-    total = z.sum(axis=0)
-    z /= total
-    mean = z.mean(axis=1)
-    square = np.einsum("ksm,ksm->km", z, z) / z.shape[1]
-    return mean.T, np.maximum(mean - square, 0.0).T, np.mean(top + np.log(total), axis=0)
+    centre, root = np.ascontiguousarray(omega.T), np.sqrt(np.ascontiguousarray(V.T))
+    for i in range(0, M, BLOCK_ROWS):
+        part = slice(i, i + BLOCK_ROWS)
+        z = root[:, None, part] * normals
+        z += centre[:, None, part]
+        top = z.max(axis=0)
+        z -= top
+        np.exp(z, out=z)
+        sums = z.sum(axis=0)
+        z /= sums
+        mean[:, part] = z.mean(axis=1)
+        square[:, part] = np.einsum("ksm,ksm->km", z, z) / POINTS
+        total[part] = np.mean(top + np.log(sums), axis=0)
+    return mean.T, np.maximum(mean - square, 0.0).T, total
 
 
 @lru_cache(maxsize=8)

@@ -10,6 +10,7 @@ from scipy import linalg
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat
+from miniamp.designs.base import row_blocks
 from miniamp.posterior import Moments, Posterior, Prior
 from miniamp.tilt import Information, Remembered, Tilt, cholesky
 
@@ -120,10 +121,11 @@ class InformationPosterior(Posterior):
         return self._but(products=factor * self.products, linear=factor * self.linear)
 
     def stretched(self, factor: ArrayOrFloat) -> Self:
-        f = np.broadcast_to(np.asarray(factor, dtype=np.float64), (self.size,))
-        unit = 1.0 / f
-        P = self.products * unit
-        P *= unit[:, None]
+        unit = 1.0 / np.broadcast_to(np.asarray(factor, dtype=np.float64), (self.size,))
+        P = np.empty_like(self.products)
+        for part in row_blocks(*P.shape):  # in the cache
+            np.multiply(self.products[part], unit, out=P[part])
+            P[part] *= unit[part, None]
         return self._but(products=P, linear=self.linear * unit)
 
     @cached_property
@@ -142,7 +144,7 @@ class InformationPosterior(Posterior):
     @cached_property
     def lower(self) -> Array:
         """The lower Cholesky factor of the inverse covariance, (N, N)."""
-        return cholesky(self.precision)
+        return cholesky(self.precision, lambda: self.precision)
 
     @cached_property
     def centre(self) -> Array:

@@ -20,6 +20,9 @@ from miniamp.tilt import Tilt, cholesky, log_det
 
 #: Rows whose variances are computed at a time.
 BLOCK = 2048
+#: Rows of a triangle that LAPACK inverts at a time; products with the rest are those of matrices.
+#: An inverse of order 500 takes 2.1 ms instead of 3.6, 784 x 500 solutions 9 instead of 13.
+PANEL = 96
 
 
 class TiedScores(Protocol):
@@ -67,14 +70,13 @@ class _ByRows(RowScores):
 
     def __init__(self, belief: InformationPosterior, rows: Array) -> None:
         super().__init__(belief, rows)
-        # (N, M); the columns of a C-ordered array of rows are in the order that LAPACK wants.
-        self.root = linalg.solve_triangular(belief.lower, rows.T, lower=True, check_finite=False)
+        self.root = _solved(belief.lower, rows.T)  # (N, M)
         self.V = np.einsum("ij,ij->j", self.root, self.root)
 
     @cached_property
     def covariance(self) -> Array:
         """C, of which the lower triangle is filled."""
-        return np.asarray(linalg.blas.dsyrk(1.0, self.root, trans=1, lower=1))
+        return np.asarray(linalg.blas.dsyrk(1.0, self.root.T, lower=1))
 
     def under(self, precision: Array) -> TiedRows:
         return TiedRows(self.covariance, precision)
@@ -94,17 +96,20 @@ class TiedRows:
     """Scores of covariance C (M, M) under sites: its lower triangle is read, in Fortran order."""
 
     def __init__(self, covariance: Array, precision: Array) -> None:
-        root = np.sqrt(precision)
-        K = covariance * root
-        K *= root[:, None]
-        K.T.flat[:: len(K) + 1] += 1.0
-        lower = cholesky(K)
-        del K
-        self.log_det, self.root = log_det(lower), root
+        self.root = np.sqrt(precision)
+        lower = cholesky(self._scaled(covariance), lambda: self._scaled(covariance))
+        self.log_det = log_det(lower)
         # (C^-1 + T)^-1 = T^-1/2 (1 - K^-1) T^-1/2, of which the diagonal and products are needed.
-        self.inverse = linalg.lapack.dtrtri(lower, lower=1, overwrite_c=1)[0]
+        self.inverse = _inverted(lower)
         self.rest = np.einsum("ij,ij->j", self.inverse, self.inverse)
         self.var = (1.0 - self.rest) / precision
+
+    def _scaled(self, covariance: Array) -> Array:
+        """K = 1 + T^1/2 C T^1/2."""
+        K = covariance * self.root
+        K *= self.root[:, None]
+        K.T.flat[:: len(K) + 1] += 1.0
+        return np.asarray(K)
 
     def moved(self, change: Array) -> tuple[Array, Array]:
         own = change / self.root
@@ -146,6 +151,28 @@ def _row_variances(lower: Array, rows: Array) -> Array:
         root = linalg.solve_triangular(lower, rows[part].T, lower=True, check_finite=False)
         out[part] = np.einsum("ij,ij->j", root, root)
     return out
+
+
+def _solved(lower: Array, columns: Array) -> Array:
+    """L^-1 B for a lower triangle L (N, N) and B (N, M)."""
+    out = np.empty(columns.shape)
+    for i in range(0, len(out), PANEL):
+        j = i + PANEL
+        part = columns[i:j] - lower[i:j, :i] @ out[:i] if i else columns[:j]
+        inverse = linalg.lapack.dtrtri(lower[i:j, i:j], lower=1)[0]
+        np.matmul(inverse, part, out=out[i:j])
+    return out
+
+
+def _inverted(lower: Array) -> Array:
+    """L^-1 in the place of L (M, M), which has zeros above its diagonal."""
+    for i in range(0, len(lower), PANEL):
+        j = i + PANEL
+        inverse = linalg.lapack.dtrtri(lower[i:j, i:j], lower=1)[0]
+        lower[i:j, i:j] = inverse
+        if i:
+            lower[i:j, :i] = -(inverse @ (lower[i:j, :i] @ lower[:i, :i]))
+    return lower
 
 
 class OnRows:
