@@ -379,6 +379,7 @@ class FitState:
         if self._labels and set(self.target_units) != {(0.0, 1.0)}:
             raise checks.refuse("y_centre, y_scale", "others", "0 and 1 of labels", "save it again")
         findings(self.history)  # reads what the next batch will read
+        set(self.history[-1]["found"] if self.history else ())  # so does this
         return self
 
     def __getstate__(self) -> dict[str, object]:

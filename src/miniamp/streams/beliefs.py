@@ -295,9 +295,18 @@ def _belief_of(cls: type[Posterior], fields: Fields) -> Posterior:
     # A field whose default is nan says nothing before the first batch.
     known = {n: v for n, v in fields.items() if getattr(cls, n, None) == getattr(cls, n, None)}
     require_sound(cls.__name__, known)
+    shapes = {"products": (new.size, new.size), "linear": (new.size,)}
+    if isinstance(seen := fields.get("remembered"), tilt.Remembered):
+        known |= {"rows": seen.rows, "targets": seen.targets}
+        shapes = {"rows": (len(seen.targets), new.size), "targets": (len(seen.targets),)}
+    for name in shapes.keys() & known.keys():
+        if not isinstance(array := known[name], np.ndarray) or array.shape != shapes[name]:
+            raise ValueError(f"{name} that are not of shape {shapes[name]}")
     with np.errstate(all="ignore"):
         if new.joint is None:
-            require_sound(f"{cls.__name__}.tilt.A, B: moments", new.moments._asdict())
+            mean, var = new.moments
+            var = var if var.ndim == 1 else np.diagonal(var, axis1=-2, axis2=-1)  # rows' (N, R, R)
+            require_sound(f"{cls.__name__}.tilt.A, B: moments", {"mean": mean, "var": var})
         else:  # the factorisation of the rest fails by itself
             require_sound(f"{cls.__name__}.tilt.A", {"precision": new.gaussian()[0]})
     return new

@@ -253,7 +253,6 @@ class _Fields:
     """A structure of Thrift: what its fields hold, by their numbers; one value is a list of one."""
 
     numbers: dict[int, int] = field(default_factory=dict)
-    texts: dict[int, list[bytes]] = field(default_factory=dict)
     parts: dict[int, list[_Fields]] = field(default_factory=dict)
 
 
@@ -278,8 +277,8 @@ class _Thrift:
             found.numbers[number] = self._integer()
         elif kind in (3, 7):  # a byte, a double
             self.at += 1 if kind == 3 else 8
-        elif kind == 8:
-            found.texts[number] = [self._text()]
+        elif kind == 8:  # bytes
+            self.at += self._unsigned()
         elif kind == 12:
             found.parts[number] = [self.struct()]
         elif kind in (9, 10):  # a list or set
@@ -288,9 +287,7 @@ class _Thrift:
             count = count if count < 15 else self._unsigned()
             if count > len(self._content):
                 raise IndexError(count)
-            if kind == 8:
-                found.texts[number] = [self._text() for _ in range(count)]
-            elif kind == 12:
+            if kind == 12:
                 found.parts[number] = [self.struct() for _ in range(count)]
             else:
                 for _ in range(count):
@@ -314,8 +311,3 @@ class _Thrift:
     def _integer(self) -> int:
         number = self._unsigned()
         return (number >> 1) ^ -(number & 1)
-
-    def _text(self) -> bytes:
-        length = self._unsigned()
-        self.at += length
-        return self._content[self.at - length : self.at]
