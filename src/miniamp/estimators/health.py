@@ -206,9 +206,8 @@ def _collapse(history: History) -> Iterator[Finding]:
     if not history or not history[-1].get("prior_learned"):
         return
     step = COLLAPSE_WINDOW // 20  # every tenth batch, and the latest
-    last = len(history) - 1
-    places = range(last, max(last - COLLAPSE_WINDOW, -1), -step)
-    widths = [cast("dict[str, float]", history[k]).get("prior_var", np.nan) for k in places]
+    some = history[: -COLLAPSE_WINDOW - 1 : -step]
+    widths = [cast("dict[str, float]", entry).get("prior_var", np.nan) for entry in some]
     if widths[0] < COLLAPSED * max(widths):
         yield Finding(
             "collapse",
@@ -329,9 +328,10 @@ def _drift(recent: list[Entry], before: list[Entry]) -> list[Finding]:
         return []
     now, now_std = _pooled(recent, "error")
     then, then_std = _pooled(before, "error")
+    if not (now > GROWN * then and now - then > SIGMAS * math.hypot(now_std, then_std)):
+        return []
     surprise, surprise_std = _pooled(recent[-BATCHES:], "surprise")
-    grown = now > GROWN * then and now - then > SIGMAS * np.hypot(now_std, then_std)
-    if not (grown and surprise > 1.0 + SIGMAS * surprise_std):
+    if not surprise > 1.0 + SIGMAS * surprise_std:
         return []
     return [
         _changed(f"The stream has changed: its prediction error was {then:.3g} and is {now:.3g}.")

@@ -260,7 +260,8 @@ class History(Sequence[Entry]):
     def __getitem__(self, index: int | slice) -> Entry | list[Entry]:
         """Entries by place; slices are plain lists."""
         if isinstance(index, slice):
-            return [entry for entry, _ in self._entries[self._begin : self._end][index]]
+            places = range(self._begin, self._end)[index]
+            return [self._entries[k][0] for k in places]
         place = index + (self._end if index < 0 else self._begin)
         if not self._begin <= place < self._end:
             raise IndexError(index)

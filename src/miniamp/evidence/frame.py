@@ -98,17 +98,17 @@ class Frame:
         started[new] = True
         return replace(self, centre=centre, scale=scale, started=started)
 
-    def following(self, Phi: Given) -> Frame:
+    def following(self, Phi: Given, *, checked: bool = False) -> Frame:
         """The frame whose units are the root mean squares of all rows so far, these among them.
 
         Those of sparse rows are of the stored entries alone: with zeros among them, a prior of one
         width would expect a word that occurs once in a million rows to matter as much in all as one
         in every second row. Centres stay where they were first. What was framed before is carried
-        over by `stretch`.
+        over by `stretch`. `checked` rows are known to be finite floats.
         """
         if scipy.sparse.issparse(Phi):
             return self._following_sparse(scipy.sparse.csr_array(Phi))
-        first, part = self.seeing(Phi), checked_matrix(Phi)
+        first, part = self.seeing(Phi), cast(Array, Phi) if checked else checked_matrix(Phi)
         power = self.counted * np.square(self.scale)
         for block in row_blocks(*part.shape):  # in the cache: a third of the time
             away = part[block] - first.centre
@@ -138,16 +138,16 @@ class Frame:
         factor = np.divide(new.scale, self.scale, out=np.ones_like(self.scale), where=both)
         return np.append(factor, 1.0) if intercept else factor
 
-    def rows(self, Phi: Given, *, intercept: bool = True) -> Any:
+    def rows(self, Phi: Given, *, intercept: bool = True, checked: bool = False) -> Any:
         """`Phi` in this frame, (M, N) or with the intercept's ones (M, N + 1); sparse stays sparse.
 
-        Features that have not yet varied are zero.
+        Features that have not yet varied are zero. `checked` rows are known to be finite floats.
         """
         self._check(Phi)
         if scipy.sparse.issparse(Phi):
             return self._sparse_rows(scipy.sparse.csr_array(Phi), intercept)
         unit = np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0.0)
-        Phi = checked_matrix(Phi)
+        Phi = cast(Array, Phi) if checked else checked_matrix(Phi)
         rows, size = Phi.shape
         framed = np.empty((rows, size + intercept))
         framed[:, size:] = 1.0
