@@ -249,7 +249,7 @@ class Posterior:
         """All that the data say of each coefficient: the tilt, and what the remembered rows add."""
         return self.tilt if self.remembered is None else self.tilt + self.remembered.field
 
-    @cached_property
+    @property
     def joint(self) -> JointSolution | None:
         """The Gaussian of all coefficients with their correlations, where these are known."""
         return None if self.information is None else self.information.solution

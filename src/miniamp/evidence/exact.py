@@ -25,8 +25,8 @@ from miniamp.tilt import Information, Tilt
 FIRST_ROUNDS, ROUNDS = 30, 3
 #: Hyper-parameters that move by less than this part of their own standard deviation (that of a
 #: logarithm is sqrt(2/n) after n rows) have settled, and coefficients that their prior moves so.
-#: After the first batch 0.1 would take a fifth more rounds, for errors that are the same to 1e-3 (10
-#: to 200 correlated features).
+#: After the first batch 0.1 would take a fifth more rounds, for errors that are the same to 1e-3
+#: (10 to 200 correlated features).
 SETTLED, SETTLED_LATER = 0.1, 0.3
 #: The same where a round costs as much as the products of the rows, beyond `ALWAYS` coefficients.
 #: Of 600 correlated features and 10 batches of 600 (6 streams) it spares half of the rounds, leaves
