@@ -145,7 +145,11 @@ class FitState:
             scaling = self.settings.scaling
             frame = known.following(rows.X, checked=True) if scaling else known.seeing(rows.X)
             factor = self.frame.stretch(frame, intercept=self.settings.intercept)
-            start = self.mapped(lambda m: m.stretched(factor), frame=frame, waiting=None)
+            start = self.mapped(
+                lambda m: replace(m, posterior=m.posterior.stretched(factor)),
+                frame=frame,
+                waiting=None,
+            )
         design, tally = start._design(rows.X), self.tally.seeing(rows.X)
         return start._learned(design, rows, tally)
 
