@@ -270,8 +270,9 @@ class Learn:
             return rows
         check_columns(rows.design, posterior)
         A = np.broadcast_to(posterior.tilt.A, posterior.size)
-        others = A > 0.0
-        others[where] = False
+        told = A > 0.0
+        told[where] = False
+        others = np.flatnonzero(told)  # few of many: a mask would be read twice
         self._touched, self._others = where, Tilt(A[others], posterior.tilt.B[others])
         return rows.with_design(narrow)
 
@@ -349,11 +350,8 @@ class Learn:
         most = max(model.spread, float(np.var(checks.numeric("y", self.y))))
         noise = float(np.mean(1.0 / channel.unweighted().fisher()))
         allowed = np.clip(noise, LEAST_NOISE * most, most) if most > 0.0 else noise
-        return (
-            channel.with_noise(float(allowed))
-            if channel.has_noise and allowed != noise
-            else channel
-        )
+        same = allowed == noise or not channel.has_noise
+        return channel if same else channel.with_noise(float(allowed))
 
     def _rescaled(
         self, model: Model, rows: DrawnRows[Any], prior: Prior, total: Tilt, told: float

@@ -277,7 +277,13 @@ class Posterior:
         """Mean over the coefficients of their variances; of many, an unbiased estimate."""
         if self.information is not None:
             return self.information.variance_sum(np.ones(self.size))[0] / self.size
-        return float(np.mean(self.moments.var))
+        A, same = self.total.A, self.prior.is_gaussian and self.prior.shape == ()
+        if "moments" in self.__dict__ or not same or np.ndim(A) == 0:
+            return float(np.mean(self.moments.var))
+        # Most of many coefficients may be as the prior says, all with the same variance.
+        known = np.flatnonzero(A)
+        var = self.at(np.append(np.argmin(A), known)).moments.var
+        return float(np.sum(var[1:]) + (self.size - len(known)) * var[0]) / self.size
 
     def log_partition(self) -> float:
         """Sum over the coefficients of log E exp(-A x^2/2 + B x) under all that was seen of each.

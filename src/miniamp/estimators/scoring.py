@@ -302,12 +302,22 @@ class Tally:
 
     def seeing(self, X: Matrix) -> Tally:
         """The tally that also knows the range and the sum of these rows."""
-        low, high = _range(X)
-        total: Array = np.asarray(X.sum(axis=0), dtype=np.float64).ravel()
-        if len(self.low):
-            low, high = np.minimum(low, self.low), np.maximum(high, self.high)
-            total = total + self.total
-        return replace(self, low=low, high=high, total=total, rows=self.rows + X.shape[0])
+        M, N = X.shape
+        low, high, total = self.low, self.high, self.total
+        if not len(low):
+            low, high, total = np.full(N, np.inf), np.full(N, -np.inf), np.zeros(N)
+        if isinstance(X, np.ndarray):
+            low, high = np.minimum(low, X.min(axis=0)), np.maximum(high, X.max(axis=0))
+            total = total + X.sum(axis=0, dtype=np.float64)
+        else:  # most columns have no entry but zeros
+            X, old = sp.csr_array(X), (low, high)
+            low, high, total = np.minimum(low, 0.0), np.maximum(high, 0.0), total.copy()
+            full = np.flatnonzero(np.bincount(X.indices) == M)
+            low[full], high[full] = old[0][full], old[1][full]
+            np.minimum.at(low, X.indices, X.data)
+            np.maximum.at(high, X.indices, X.data)
+            np.add.at(total, X.indices, X.data)
+        return replace(self, low=low, high=high, total=total, rows=self.rows + M)
 
     def scored(
         self, Y: Array, predicted: list[RowPrediction], centre: Array, scale: Array
@@ -368,15 +378,3 @@ class Tally:
 def _places(values: Array, bins: int, widest: float) -> NDArray[np.int64]:
     scaled = (values / widest + 1.0) * 0.5 * bins
     return np.fmin(np.fmax(scaled, 0.0), bins - 1.0).astype(np.int64)  # 0 where it is nan
-
-
-def _range(X: Matrix) -> tuple[Array, Array]:
-    """Smallest and largest value of each column; of sparse ones most have no entry but zeros."""
-    if isinstance(X, np.ndarray):
-        return X.min(axis=0).astype(float), X.max(axis=0).astype(float)
-    X = sp.csr_array(X)
-    full = np.bincount(X.indices, minlength=X.shape[1]) == X.shape[0]
-    low, high = np.where(full, np.inf, 0.0), np.where(full, -np.inf, 0.0)
-    np.minimum.at(low, X.indices, X.data)
-    np.maximum.at(high, X.indices, X.data)
-    return low, high

@@ -85,10 +85,8 @@ class DualSolution(OnRows):
     def _marginals(self) -> tuple[Array, Array, Tilt]:
         """Mean, variance and field, without a difference of nearly equal numbers; see `solve`."""
         D, linear = 1.0 / self.sites.precision, self.sites.linear
-        weighted = linalg.lapack.dlauum(self._tied.inverse, lower=1)[0]
-        weighted *= self._tied.root
-        weighted *= self._tied.root[:, None]
-        q = self.design.column_variances(weighted)
+        half = self._tied.inverse * self._tied.root
+        q = self.design.column_variances(linalg.lapack.dlauum(half, lower=1, overwrite_c=1)[0])
         rest = np.maximum(1.0 - D * q, np.finfo(np.float64).eps)
         pull = self.design.transposed_times(self.pull)
         field = Tilt(q / rest, (pull + D * q * linear) / rest)

@@ -134,9 +134,12 @@ class Frame:
 
     def stretch(self, new: Frame, *, intercept: bool = True) -> Array:
         """By how much the coefficients grow, (N,) or (N + 1,), when their features' units do."""
-        both = (self.scale > 0.0) & (new.scale > 0.0)
-        factor = np.divide(new.scale, self.scale, out=np.ones_like(self.scale), where=both)
-        return np.append(factor, 1.0) if intercept else factor
+        factor = np.ones(len(self.scale) + intercept)
+        changed = np.flatnonzero(self.scale != new.scale)  # few of many columns of sparse rows
+        old, now = self.scale[changed], new.scale[changed]
+        both = (old > 0.0) & (now > 0.0)
+        factor[changed] = np.divide(now, old, out=np.ones(len(changed)), where=both)
+        return factor
 
     def rows(self, Phi: Given, *, intercept: bool = True, checked: bool = False) -> Any:
         """`Phi` in this frame, (M, N) or with the intercept's ones (M, N + 1); sparse stays sparse.
