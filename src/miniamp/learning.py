@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Iterable
+from functools import cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.absorb import Attempt, Step, iterated
-from miniamp.arrays import Given
+from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.evidence import AutoBatch, RobustBatch
 from miniamp.evidence.base import DrawnRows, check_columns
@@ -60,6 +61,8 @@ VANISHED = 1e-12
 
 #: Makes evidence of (Phi, y, channel): `evidence.Batch`, `RobustBatch`, `AutoBatch`.
 Solver = Callable[[Given, Given, Channel], DrawnRows[Any]]
+#: Gives mean and variance of each row . x without the row itself, computed at the first call.
+Cavity = Callable[[], tuple[Array, Array]]
 
 
 class _Round(NamedTuple):
@@ -171,8 +174,9 @@ class Learn:
         learned, total = prior, self._told(rows.total(posterior, step), stretch)
         for _ in range(PRIOR_STEPS):
             learned = learned.fitted(total.A, total.B, self.fixed)
-        channel, noise_told = self._channel(model, rows, step)
-        more, scale_told = self._stretch(model, rows, step, stretch)
+        cavity = cache(lambda: rows.cavity(step))
+        channel, noise_told = self._channel(model, rows, cavity)
+        more, scale_told = self._stretch(model, rows, cavity, stretch)
         narrowed = attempt.belief.mean_variance / posterior.mean_variance
         impossible = rows.channel.predicts_probabilities and narrowed < VANISHED
         if impossible or not np.isfinite(more):  # without noise
@@ -290,9 +294,7 @@ class Learn:
         before = self._others.stretched(np.exp(stretch))
         return Tilt(np.append(before.A, total.A), np.append(before.B, total.B))
 
-    def _channel(
-        self, model: Model, rows: DrawnRows[Any], step: Step[Any, Any, Any]
-    ) -> tuple[Channel, float]:
+    def _channel(self, model: Model, rows: DrawnRows[Any], cavity: Cavity) -> tuple[Channel, float]:
         """The channel with the noise of all rows so far, and what these rows tell of it.
 
         A step of Fisher scoring from the noise so far. Of the logarithm of Delta a row tells
@@ -304,7 +306,7 @@ class Learn:
             return rows.plain, 0.0
         first = model.batches == 0
         running = rows.with_channel(rows.plain if first else model.channel)
-        omega, V = rows.cavity(step)
+        omega, V = cavity()
         clear = np.flatnonzero(LEVERED / running.plain.unweighted().fisher() > V)
         if clear.size == 0:
             return self._bounded(model, running.plain), 0.0
@@ -374,7 +376,7 @@ class Learn:
         return prior.rescaled(float(np.exp(step)), self.fixed)
 
     def _stretch(
-        self, model: Model, rows: DrawnRows[Any], step: Step[Any, Any, Any], so_far: float
+        self, model: Model, rows: DrawnRows[Any], cavity: Cavity, so_far: float
     ) -> tuple[float, float]:
         """By how much more to stretch all scales of z (a logarithm), and what the rows tell of it.
 
@@ -386,7 +388,7 @@ class Learn:
         free = model.posterior.prior.free_widths(self.fixed)
         if not free or (rows.channel.shift_invariant and not rows.leaves_out):
             return 0.0, 0.0
-        omega, V = rows.cavity(step)
+        omega, V = cavity()
         g, curvature = rows.channel.output(rows.y, omega, V)
         if rows.channel.shift_invariant:
             return 0.0, 2.0 * float(np.sum(np.square(V * curvature)))
