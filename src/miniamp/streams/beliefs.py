@@ -164,8 +164,13 @@ def encoded(value: object, where: str = "state") -> object:
             raise checks.refuse(
                 where, f"the key {KIND!r}", "another: it marks beliefs", "rename it"
             )
-        return {key: encoded(item, f"{where}.{key}") for key, item in value.items()}
+        others = {k: v for k, v in value.items() if type(v) not in _PLAIN}
+        if not others:
+            return value
+        return value | {key: encoded(item, f"{where}.{key}") for key, item in others.items()}
     if isinstance(value, (list, tuple)):
+        if {*map(type, value)} <= _PLAIN:
+            return value
         return type(value)([encoded(item, f"{where}[{i}]") for i, item in enumerate(value)])
     if value is None or isinstance(value, (bool, int, float, str, np.ndarray, np.generic)):
         return value
