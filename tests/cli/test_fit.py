@@ -1,5 +1,6 @@
 """`miniamp fit` learns what is in the rows, says so, and keeps it."""
 
+import gzip
 import json
 
 import numpy as np
@@ -249,6 +250,33 @@ def test_a_batch_that_contradicts_is_treated_as_asked(folder, run):
     assert run(*fit, "--on-conflict", "shrug").code == 2
 
 
+def test_a_pipe_sorted_by_a_category_is_learned_to_its_end(folder, run):
+    """What cannot be read again is not stopped by a late category, which counts as none."""
+    rng = np.random.default_rng(0)
+    rows = [
+        f"{x:.4f},{'ab' if k < 90 else 'cd'}{k % 2},{x:.4f}"
+        for k, x in enumerate(rng.normal(size=150))
+    ]
+    text = gzip.compress("\n".join(["x,c,y", *rows, ""]).encode())
+    fit = ("fit", "-", "--target", "y", "--batch-size", "50", "--json")
+    ran = run(*fit, stdin=text)
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["rows"] == 150
+    assert ran.err.count("the category 'cd0'") == 1
+    assert "row 91, column 'c'" in ran.err
+    assert "the category" not in run(*fit, "--unknown", "ignore", stdin=text).err
+    (folder / "sorted.csv").write_bytes(gzip.decompress(text))
+    assert run("fit", "sorted.csv", *fit[2:]).code == 0  # the first 10,000 rows are looked at
+
+
+def test_a_pipe_sorted_by_class_says_how_to_go_on(run):
+    rows = [f"{k % 7},{'no' if k < 90 else 'yes'}" for k in range(150)]
+    text = "\n".join(["x,y", *rows, ""]).encode()
+    fit = ("fit", "-", "--target", "y", "--batch-size", "50")
+    assert "--classes a,b,c" in run(*fit, stdin=text).err
+    assert run(*fit, "--classes", "no,yes", stdin=text).code == 0
+
+
 def test_decimal_commas_and_another_encoding(folder, run):
     """The same rows as spreadsheets of other countries write them, to the last digit."""
     text = (folder / "rows.csv").read_text().replace("Oslo", "Malmö, süd")
@@ -260,10 +288,12 @@ def test_decimal_commas_and_another_encoding(folder, run):
     content = "\r\n".join([lines[0].replace(",", ";"), *rows]) + "\r\n"
     (folder / "latin.csv").write_bytes(content.encode("latin-1"))
     fit = ("--target", "y", "--batch-size", 60, "--json")
-    ran = run("fit", "latin.csv", *fit, "--decimal", "comma", "--encoding", "latin-1")
-    assert ran.code == 0, ran.err
     plain = json.loads(run("fit", "plain.csv", *fit).out)
-    assert json.loads(ran.out)["coefficients"] == plain["coefficients"]
+    for sign in ("comma", ","):
+        ran = run("fit", "latin.csv", *fit, "--decimal", sign, "--encoding", "latin-1")
+        assert ran.code == 0, ran.err
+        assert json.loads(ran.out)["coefficients"] == plain["coefficients"]
+    assert "point or comma" in run("fit", "latin.csv", *fit, "--decimal", "x").err
     assert "--encoding latin-1" in run("fit", "latin.csv", *fit, "--decimal", "comma").err
     assert "a known encoding" in run("fit", "latin.csv", *fit, "--encoding", "klingon").err
 

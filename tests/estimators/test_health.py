@@ -168,6 +168,29 @@ def test_overconfidence(seed):
     assert "drop the copies" in str(model.health_)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_predictions_worse_than_the_mean_are_told_of_a_short_stream(seed):
+    """Features that grow without end, in two batches: no window of five is full."""
+    rng, month = np.random.default_rng(seed), np.arange(120.0)
+    X = month[:, None] * rng.uniform(0.5, 1.5, size=8)
+    X[:64] = 0.01 * month[:64, None] + 0.1 * rng.normal(size=(64, 8))
+    y = 20.0 * rng.normal(size=120)
+    model = MiniAMPRegressor().partial_fit(X[:64], y[:64])
+    assert str(model.health_) == "no problems found"
+    model.partial_fit(X[64:], y[64:])
+    assert [finding.kind for finding in model.health_.findings] == ["useless"]
+    assert "worse than the mean of the target (R2 -" in str(model.health_)
+
+
+def test_intervals_that_miss_are_told_of_a_short_stream():
+    """A change that one more batch shows: most of its rows are outside of their intervals."""
+    entry = stream(MiniAMPRegressor(), batches=2).history_[-1]
+    for coverage, well in ((0.88, True), (0.7, False)):
+        report = diagnose(History([{**entry, "coverage": coverage}]), r2=0.5)
+        assert report.well is well
+    assert "90 % intervals for 70% of the rows" in str(report)
+
+
 @pytest.mark.parametrize("seed", [5001, 5002, 5003])
 @conflicts
 def test_theory(seed):

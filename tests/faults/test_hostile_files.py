@@ -18,6 +18,7 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -304,6 +305,32 @@ def test_parquet_with_more_rows_than_anybody_can_read(tmp_path):
             file.write_table(table)
     assert path.stat().st_size < 40_000
     refused(path, "40,000,000 rows")
+
+
+@pytest.mark.parametrize("pages", ["1.0", "2.0"])
+@pytest.mark.parametrize("statistics", [True, False])
+@pytest.mark.parametrize("compression", ["zstd", "snappy", "none"])
+def test_parquet_of_all_kinds_of_columns_is_read(compression, statistics, pages, tmp_path):
+    """Long texts in statistics and names, dates, Booleans, and several row groups and pages."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "a name of more than a few letters": rng.integers(0, 9, 300),
+            "text": rng.choice(["short", "a long text " * 30], 300),
+            "day": pd.date_range("2020-01-01", periods=300),
+            "flag": rng.random(300) < 0.5,
+            "y": rng.normal(size=300),
+        }
+    )
+    path = tmp_path / "t.parquet"
+    pq.write_table(
+        pa.Table.from_pandas(frame), path, compression=compression, data_page_version=pages,
+        write_statistics=statistics, write_page_index=statistics, row_group_size=70,
+        data_page_size=300,
+    )  # fmt: skip
+    for columns in (None, ["text", "flag"]):
+        assert sum(b.rows for b in open_stream(path, "y", 50, columns=columns)) == 300
+    assert sum(b.rows for b in open_stream(path, "y", 50, start=150)) == 150
 
 
 def test_parquet_of_a_million_zeros_is_read(tmp_path):

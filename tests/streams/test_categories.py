@@ -36,6 +36,15 @@ def test_an_unknown_category_is_no_category_when_asked_for():
     assert batches[1].X.tolist() == [[0.0, 0.0, 5.0]]
 
 
+def test_an_unknown_category_is_told_once_per_column_when_asked_for():
+    rows = [{"c": c, "y": 1.0} for c in "uvuvwwx"]
+    with pytest.warns(MiniampWarning, match="row 5, column 'c': the category 'w'") as told:
+        batches = list(open_stream(iter(rows), "y", 2, unknown="warn"))
+    assert len(told) == 1
+    assert batches[2].X.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    assert sum(batch.rows for batch in batches) == 7
+
+
 def test_a_schema_fixes_the_vocabulary_and_its_order():
     stream = open_stream(FRAME, "y", 2, schema={"c": ["w", "v", "u", "t"]})
     assert stream.feature_names == ("c=w", "c=v", "c=u", "c=t", "n")

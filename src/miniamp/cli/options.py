@@ -18,15 +18,14 @@ from miniamp.channels.base import Channel
 from miniamp.errors import InvalidInputError
 from miniamp.parametric import Parametric
 from miniamp.priors import ScalarPrior
-from miniamp.streams.sources import connections, formats
+from miniamp.streams.sources import connections, formats, is_read_once
 
 C = TypeVar("C", bound=Callable[..., None])
 P = TypeVar("P", bound=Parametric)
 MODEL, ROWS, FILES = "The model", "The rows", "Files and output"
 
 MissingRule = StrEnum("MissingRule", "error mean drop")
-UnknownRule = StrEnum("UnknownRule", "error ignore")
-DecimalSign = StrEnum("DecimalSign", "point comma")
+UnknownRule = StrEnum("UnknownRule", "error warn ignore")
 FormatName = StrEnum("FormatName", sorted(formats()))  # type: ignore[misc]  # found by export
 #: Formats that can be read from standard input.
 PIPED = sorted(name for name, cls in formats().items() if cls.piped)
@@ -94,6 +93,14 @@ def within(low: float, high: float, closed: bool = False) -> Callable[[float | N
     return checked
 
 
+def _decimal_sign(given: str) -> str:
+    """Point or comma, by its name or as it is."""
+    sign = {".": "point", ",": "comma"}.get(given, given)
+    if sign not in ("point", "comma"):
+        raise typer.BadParameter(f"got {given!r}, expected point or comma")
+    return sign
+
+
 def option(
     default: object, panel: str | None, metavar: str | None, text: str, *names: str, **more: Any
 ) -> Any:
@@ -140,7 +147,8 @@ class Reading:
     )  # fmt: skip
     unknown: UnknownRule = option(
         UnknownRule.error, ROWS, "RULE",
-        "For a category that was not in the first rows: error stops, ignore counts it as none.",
+        "For a category that was not in the first rows: error stops; warn and ignore count it as "
+        "none, and so does error, with a warning, where rows cannot be read again (a pipe).",
     )  # fmt: skip
     format_: FormatName | None = option(
         None, ROWS, "FORMAT", f"{', '.join(FormatName)}, if the name does not tell.", "--format"
@@ -152,9 +160,9 @@ class Reading:
         True, ROWS, None, "Whether a CSV begins with the names of its columns (else x0, x1, ...).",
         "--header/--no-header",
     )  # fmt: skip
-    decimal: DecimalSign = option(
-        DecimalSign.point, ROWS, "SIGN",
-        "point or comma: the sign before the decimals of numbers in a CSV.",
+    decimal: str = option(
+        "point", ROWS, "SIGN", "point or comma: the sign before the decimals of numbers in a CSV.",
+        callback=_decimal_sign,
     )  # fmt: skip
     encoding: str | None = option(
         None, ROWS, "NAME", "The encoding of a CSV, such as latin-1; else UTF-8."
@@ -268,6 +276,11 @@ def hashed_of(given: str) -> dict[str, int]:
     if not all(bits.isdecimal() for bits in found.values()):
         raise typer.BadParameter(f"got {given!r}, expected name=8", param_hint="--hashed")
     return {name: int(bits) for name, bits in found.items()}
+
+
+def unknown_rule(rule: str, source: str) -> str:
+    """What to do with an unknown category: a source that is read once is not stopped by one."""
+    return "warn" if rule == "error" and is_read_once(source) else str(rule)
 
 
 def reading_options(options: Options) -> Options:

@@ -166,10 +166,11 @@ def _about_fit(estimator: Any) -> list[str]:
     history = estimator.history_
     last = history[-1]
     lines = [f"solver: {printable(last['solver'])} ({printable(last['reason'])})"]
-    findings = [f"health: {printable(f.as_typed('shell'))}" for f in estimator.health_.findings]
+    health = estimator.health_
+    findings = [f"health: {printable(f.as_typed('shell'))}" for f in health.findings]
     if any(entry.get("error") is not None for entry in history):
         lines.append(errors_line(history, hasattr(estimator, "classes_")))
-        return lines + (findings or ["health: no problems found"])
+        return lines + (findings or [f"health: {health}"])
     unknown = "health: unknown, as no row was predicted before it was learned from; use more rows"
     return lines + (findings or [f"{unknown} or a smaller --batch-size"])
 

@@ -16,11 +16,11 @@ from miniamp.cli.options import (
     ModelFile,
     Reading,
     Source,
-    UnknownRule,
     listed,
     option,
     reading_options,
     takes,
+    unknown_rule,
     within,
 )
 from miniamp.cli.outputs import kind_of, require_outputs, writing
@@ -49,10 +49,6 @@ class PredictOptions:
         "For a missing value: error stops, mean inserts the column's mean, drop leaves the row out "
         "and adds the column row, the number of each row in the source.",
     )  # fmt: skip
-    unknown: UnknownRule = option(
-        UnknownRule.error, None, "RULE",
-        "For an unknown category: error stops, ignore counts it as none.",
-    )  # fmt: skip
 
 
 @takes(Reading, PredictOptions)
@@ -76,7 +72,7 @@ def predict(model: ModelFile, source: Source, **given: Any) -> None:
         None,
         given["batch_size"],
         missing=missing.value,
-        unknown=given["unknown"].value,
+        unknown=unknown_rule(given["unknown"].value, source),
         keep=listed(given["keep"] or ""),
         **reading_options(options_of(given)),
         **as_learned,

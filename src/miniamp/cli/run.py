@@ -15,7 +15,16 @@ import numpy as np
 
 import miniamp
 from miniamp import checks
-from miniamp.cli.options import LISTS, Options, column, hashed_of, listed, pairs, reading_options
+from miniamp.cli.options import (
+    LISTS,
+    Options,
+    column,
+    hashed_of,
+    listed,
+    pairs,
+    reading_options,
+    unknown_rule,
+)
 from miniamp.cli.tasks import E, LearningTask
 from miniamp.streams import Schema, Stream, StreamBatch, open_stream
 from miniamp.streams.sources import files_of, is_read_once
@@ -210,7 +219,7 @@ class Run(Generic[E]):
             columns=None if names is None else [column(name) for name in names],
             categorical=options.get("categorical", "auto"),
             missing=options["missing"],
-            unknown=options["unknown"],
+            unknown=unknown_rule(options["unknown"], self.source),
             keep=options.get("keep", ()),
             hashed=hashed_of(options.get("hashed", "")),
             reference=reference,

@@ -334,7 +334,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         """What is wrong with the model, in plain words; empty when all is well."""
         state = self._learned
         seen = state.models, state.features, state.rows, state.y_scale
-        return diagnose(state.history, partial(expected_error, *seen))
+        return diagnose(state.history, partial(expected_error, *seen), state.tally.r2)
 
     @property
     def _posteriors(self) -> list[Posterior]:

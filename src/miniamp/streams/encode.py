@@ -6,7 +6,7 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -253,7 +253,14 @@ def known_targets(head: Sequence[Piece], schema: Schema) -> NDArray[np.generic] 
     return y if len(y) else None
 
 
-def features(block: Block, schema: Schema, unknown: str, locator: RowLocator) -> Numbers:
+class Unknown(NamedTuple):
+    """What to do with categories that are not in the vocabulary, and columns that had some."""
+
+    rule: str
+    told: set[str]
+
+
+def features(block: Block, schema: Schema, unknown: Unknown, locator: RowLocator) -> Numbers:
     """Numbers, indicators and parts of dates side by side, in the schema's order; none hashed.
 
     A missing category is NaN in all its indicators, so that filling by the mean puts the
@@ -278,7 +285,7 @@ def features(block: Block, schema: Schema, unknown: str, locator: RowLocator) ->
 
 
 def _set_indicators(
-    X: NDArray[np.float64], column: Column, block: Block, unknown: str, locator: RowLocator
+    X: NDArray[np.float64], column: Column, block: Block, unknown: Unknown, locator: RowLocator
 ) -> None:
     words = column.categories or ()
     index = {part[1:]: j for j, part in enumerate(column.parts)}
@@ -288,14 +295,23 @@ def _set_indicators(
             X[i, j] = 1.0
         elif cell is None:
             X[i] = np.nan
-        elif unknown == "error" and cell != column.reference:
+        elif cell != column.reference and column.name not in unknown.told:
             more = f" and {len(words) - 5} more" if len(words) > 5 else ""
-            raise checks.refuse(
+            error = checks.refuse(
                 f"{locator.of(int(block.numbers[i]))}, column {column.name!r}",
                 f"the category {cell!r}",
                 f"one of {', '.join(map(repr, words[:5]))}{more}",
                 "read unknown ones as none: {unknown=ignore}; fit sorted rows with {shuffle=10000}",
             )
+            if unknown.rule == "error":
+                raise error
+            unknown.told.add(column.name)
+            if unknown.rule == "warn":
+                about = f"{error.argument}: {error.received} is not {error.expected}"
+                done = (
+                    "such rows have none of them from here on; {shuffle=10000} sees more at first"
+                )
+                warnings.warn(MiniampWarning(f"{about}; {done}"), stacklevel=2)
 
 
 def with_hashed(X: Numbers, block: Block, schema: Schema) -> Numbers:

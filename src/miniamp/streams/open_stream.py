@@ -73,9 +73,9 @@ def open_stream(
     missing : "error", "mean" or "drop"
         What to do where a value is missing: stop, naming row and column; fill in the running mean
         of the column; or leave the row out. Masked values of a masked array are missing.
-    unknown : "error" or "ignore"
+    unknown : "error", "warn" or "ignore"
         What to do with a category that is not in the vocabulary: stop, naming row, column and
-        value; or set all indicators of the column to zero.
+        value; or set all indicators of the column to zero, with or without a warning per column.
     schema : Schema, its dict, or dict of column name to categories, optional
         Fixes the vocabularies, or all of the reading; by default the first 10,000 rows do (fewer of
         wide tables); of a pipe, the first batch.
@@ -116,7 +116,7 @@ def open_stream(
     [(2, 2), (2, 4), (1, 5)]
     """
     checks.choice("missing", missing, RULES)
-    checks.choice("unknown", unknown, ("error", "ignore"))
+    checks.choice("unknown", unknown, ("error", "warn", "ignore"))
     checks.choice("labels", labels, (True, False, "auto"))
     size = checks.count("batch_size", batch_size)
     known = checked_schema(schema)

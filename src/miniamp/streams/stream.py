@@ -18,6 +18,7 @@ from miniamp.streams.encode import (
     Block,
     Encoder,
     RowLocator,
+    Unknown,
     advise,
     features,
     known_targets,
@@ -129,7 +130,7 @@ class Stream:
         self.start = start
         self._options = options
         self._missing = missing
-        self._unknown = unknown
+        self._unknown = Unknown(unknown, set())
         self._schema = schema
         self._means = means
         self._dtype = dtype

@@ -278,7 +278,8 @@ class _Thrift:
         elif kind in (3, 7):  # a byte, a double
             self.at += 1 if kind == 3 else 8
         elif kind == 8:  # bytes
-            self.at += self._unsigned()
+            length = self._unsigned()  # on a line of its own: it moves `at`
+            self.at += length
         elif kind == 12:
             found.parts[number] = [self.struct()]
         elif kind in (9, 10):  # a list or set
