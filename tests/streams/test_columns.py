@@ -18,7 +18,7 @@ import miniamp
 from miniamp import cli
 from miniamp.errors import InvalidInputError, MiniampWarning
 from miniamp.streams import Schema, open_stream
-from miniamp.streams.cells import DATE_PARTS, TIME_PARTS
+from miniamp.streams.cells import DATE_KINDS, DATE_PARTS
 
 DAYS = [dt.date(2019, 12, 30) + dt.timedelta(days=i) for i in range(12)]
 EXPECTED = np.array([(d - dt.date(2000, 1, 1)).days for d in DAYS], dtype=float)
@@ -81,8 +81,31 @@ def test_dates_with_the_day_or_the_month_first_are_refused_by_name():
 def test_a_time_of_day_adds_two_features_and_zones_are_one_clock():
     rows = [{"t": "2020-06-01T18:00", "y": 1}, {"t": "2020-06-01 20:00:00+02:00", "y": 2}]
     (batch,) = open_stream(rows, "y", 2)
-    assert batch.feature_names == tuple(f"t:{part}" for part in TIME_PARTS)
+    assert batch.feature_names == tuple(f"t:{part}" for part in DATE_KINDS["datetime"])
     np.testing.assert_allclose(batch.X[:, -2:], [[-1.0, 0.0], [-1.0, 0.0]], atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("dates", "parts"),
+    [
+        ([f"{1990 + k}-01-01" for k in range(6)], ["days"]),
+        ([f"{1990 + k}-12-31" for k in range(6)], ["days"]),
+        ([f"2020-{1 + k:02}-01" for k in range(6)], ["days", "year_sin", "year_cos"]),
+        (
+            ["2020-01-31", "2020-02-29", "2020-03-31", "2020-04-30"],
+            ["days", "year_sin", "year_cos"],
+        ),
+        (["2020-01-31", "2020-02-29", "2020-03-31", "2020-04-29"], list(DATE_PARTS)),
+        (["2020-01-01", "2021-01-01"], list(DATE_PARTS)),  # too few to tell
+    ],
+)
+def test_parts_of_dates_that_never_vary_are_no_features(dates, parts):
+    """The season of yearly dates was a second intercept: -1e7 +- 5e7."""
+    stream = open_stream([{"d": d, "y": i} for i, d in enumerate(dates)], "y", 12)
+    assert stream.feature_names == tuple(f"d:{part}" for part in parts)
+    (batch,) = stream
+    again = open_stream([{"d": "2024-05-17"}], None, 1, schema=stream.schema.to_dict())
+    assert next(iter(again)).X.shape == (1, len(parts)) == (1, batch.X.shape[1])
 
 
 def test_dates_that_are_missing_or_wrong(tmp_path):

@@ -120,7 +120,9 @@ def errors_line(history: Sequence[Entry], classes: bool) -> str:
     if not recent:
         return "no predictions yet"
     rows = sum(entry["rows"] for entry in recent)
-    predicted = _predicted(_mean(recent, "expected_error"), _mean(recent, "theory_error"), classes)
+    theory = _mean(recent, "theory_error")
+    predicted = shown_error(_mean(recent, "expected_error"), classes)
+    predicted += "" if theory is None else f", theory {shown_error(theory, classes)}"
     return (
         f"error so far {shown_error(_mean(history, 'error'), classes)}, latest {rows:,} rows "
         f"{shown_error(_mean(recent, 'error'), classes)} (predicted {predicted})"
@@ -141,11 +143,6 @@ def shown_error(error: float | None, classes: bool) -> str:
     if error is None:
         return "unknown"
     return f"{100.0 * error:.3g} %" if classes else f"{error**0.5:.3g}"
-
-
-def _predicted(model: float | None, theory: float | None, classes: bool) -> str:
-    also = "" if theory is None else f", theory {shown_error(theory, classes)}"
-    return f"{shown_error(model, classes)}{also}"
 
 
 def show(

@@ -34,7 +34,16 @@ YEAR, WEEK = 365.2425, 7
 #: Features of a date, and those added for a time of day. A linear model needs a trend, the season
 #: as a point on a circle (December is next to January), and a level for each day of the week.
 DATE_PARTS = ("days", "year_sin", "year_cos", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-TIME_PARTS = (*DATE_PARTS, "day_sin", "day_cos")
+#: The parts of each kind of date: the first ones of all. Yearly dates have no season, and monthly
+#: ones no days of the week: a season of yearly dates was -1e7 +- 5e7 beside the intercept.
+DATE_KINDS = {
+    "date": DATE_PARTS,
+    "datetime": (*DATE_PARTS, "day_sin", "day_cos"),
+    "month": DATE_PARTS[:3],
+    "year": DATE_PARTS[:1],
+}
+#: Fewer different dates than this may be on the same day of the month by chance.
+FEW_DATES = 4
 
 _CLOCK = r"(?P<clock>[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?"
 _DAY = r"(?P<day>\d\d?)"
@@ -322,12 +331,21 @@ def _has_date_type(cells: Cells) -> bool:
     return bool(types.is_date(cells.type) or types.is_timestamp(cells.type))
 
 
-def have_clock(columns: Sequence[Cells]) -> bool:
-    """Whether one of the dates has a time of day."""
+def date_kind(columns: Sequence[Cells]) -> str:
+    """Which of `DATE_KINDS` suits these dates: parts that never vary would be no features."""
     try:
-        return any((as_days(cells) % 1.0 > 0.0).any() for cells in columns)
+        days = np.concatenate([as_days(cells) for cells in columns])
     except CellError:  # no date, which the reader refuses with its row
-        return False
+        return "date"
+    days = np.unique(days[np.isfinite(days)])
+    if (days % 1.0 > 0.0).any():
+        return "datetime"
+    for shift in (0, 1):  # the same day of each month, or its last
+        day = np.datetime64("2000-01-01") + (days + shift).astype("timedelta64[D]")
+        month = day.astype("datetime64[M]")
+        if len(day) >= FEW_DATES and len(np.unique(day - month)) == 1:
+            return "year" if len(np.unique(month.astype(int) % 12)) == 1 else "month"
+    return "date"
 
 
 def as_days(cells: Cells) -> Array:

@@ -6,7 +6,7 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -253,16 +253,12 @@ def known_targets(head: Sequence[Piece], schema: Schema) -> NDArray[np.generic] 
     return y if len(y) else None
 
 
-class Unknown(NamedTuple):
-    """What to do with categories that are not in the vocabulary, and columns that had some."""
-
-    rule: str
-    told: set[str]
-
-
-def features(block: Block, schema: Schema, unknown: Unknown, locator: RowLocator) -> Numbers:
+def features(
+    block: Block, schema: Schema, unknown: str, told: set[str], locator: RowLocator
+) -> Numbers:
     """Numbers, indicators and parts of dates side by side, in the schema's order; none hashed.
 
+    Columns that had an unknown category, where that is no error, are added to `told`.
     A missing category is NaN in all its indicators, so that filling by the mean puts the
     frequencies seen so far there.
     """
@@ -279,13 +275,18 @@ def features(block: Block, schema: Schema, unknown: Unknown, locator: RowLocator
             X[:, at:end] = own[:, None] if column.kind == NUMBER else expanded(own, column.parts)
             number += 1
         else:
-            _set_indicators(X[:, at:end], column, block, unknown, locator)
+            _set_indicators(X[:, at:end], column, block, unknown, told, locator)
         at = end
     return X
 
 
 def _set_indicators(
-    X: NDArray[np.float64], column: Column, block: Block, unknown: Unknown, locator: RowLocator
+    X: NDArray[np.float64],
+    column: Column,
+    block: Block,
+    unknown: str,
+    told: set[str],
+    locator: RowLocator,
 ) -> None:
     words = column.categories or ()
     index = {part[1:]: j for j, part in enumerate(column.parts)}
@@ -295,7 +296,7 @@ def _set_indicators(
             X[i, j] = 1.0
         elif cell is None:
             X[i] = np.nan
-        elif cell != column.reference and column.name not in unknown.told:
+        elif cell != column.reference and column.name not in told:
             more = f" and {len(words) - 5} more" if len(words) > 5 else ""
             error = checks.refuse(
                 f"{locator.of(int(block.numbers[i]))}, column {column.name!r}",
@@ -303,10 +304,10 @@ def _set_indicators(
                 f"one of {', '.join(map(repr, words[:5]))}{more}",
                 "read unknown ones as none: {unknown=ignore}; fit sorted rows with {shuffle=10000}",
             )
-            if unknown.rule == "error":
+            if unknown == "error":
                 raise error
-            unknown.told.add(column.name)
-            if unknown.rule == "warn":
+            told.add(column.name)
+            if unknown == "warn":
                 about = f"{error.argument}: {error.received} is not {error.expected}"
                 done = (
                     "such rows have none of them from here on; {shuffle=10000} sees more at first"

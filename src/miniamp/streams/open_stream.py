@@ -69,7 +69,7 @@ def open_stream(
     categorical : "auto" or list of str
         Columns to turn into one indicator feature per category. "auto" takes those where the first
         rows have text and no number. Dates, by type or as ISO text, become days since 2000, season,
-        weekday and time of day unless they are listed here.
+        weekday and time of day, as far as these vary, unless they are listed here.
     missing : "error", "mean" or "drop"
         What to do where a value is missing: stop, naming row and column; fill in the running mean
         of the column; or leave the row out. Masked values of a masked array are missing.

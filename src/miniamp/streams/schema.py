@@ -13,18 +13,16 @@ from typing import Self, TypeAlias
 from miniamp import checks
 from miniamp.errors import InvalidInputError, InvalidTypeError, MiniampWarning, printable
 from miniamp.streams.cells import (
-    DATE_PARTS,
-    TIME_PARTS,
+    DATE_KINDS,
     are_dates,
-    have_clock,
+    date_kind,
     mostly_text,
     refuse_unclear,
 )
 from miniamp.streams.pieces import Cells, MatrixPiece, NumberedNames, Piece, TablePiece
 
-NUMBER, CATEGORY, DATE, DATETIME, HASHED = KINDS = (
-    "number", "category", "date", "datetime", "hashed"
-)  # fmt: skip
+NUMBER, CATEGORY, HASHED = "number", "category", "hashed"
+KINDS = (NUMBER, CATEGORY, HASHED, *DATE_KINDS)
 #: Bits of a hash at most: 2^20 features.
 MOST_BITS = 20
 #: Categories without an indicator, by column; or "first": the first in order, of each column.
@@ -65,7 +63,7 @@ class Column:
             return tuple(f"={c}" for c in self.categories or () if c != self.reference)
         if self.kind == HASHED:
             return tuple(f"#{j}" for j in range(1 << self.bits))
-        dates = {DATE: DATE_PARTS, DATETIME: TIME_PARTS}.get(self.kind)
+        dates = DATE_KINDS.get(self.kind)
         return ("",) if dates is None else tuple(f":{part}" for part in dates)
 
     @property
@@ -344,7 +342,7 @@ def _column(name: str, tables: Sequence[TablePiece], options: ReadOptions) -> Co
     if options.categorical != "auto" and name in options.categorical:
         return Column(name, CATEGORY)
     if are_dates(cells):
-        return Column(name, DATETIME if have_clock(cells) else DATE)
+        return Column(name, date_kind(cells))
     refuse_unclear(name, cells)
     return Column(
         name, CATEGORY if options.categorical == "auto" and mostly_text(cells) else NUMBER

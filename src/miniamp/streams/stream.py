@@ -18,7 +18,6 @@ from miniamp.streams.encode import (
     Block,
     Encoder,
     RowLocator,
-    Unknown,
     advise,
     features,
     known_targets,
@@ -130,7 +129,7 @@ class Stream:
         self.start = start
         self._options = options
         self._missing = missing
-        self._unknown = Unknown(unknown, set())
+        self._unknown, self._told = unknown, set[str]()
         self._schema = schema
         self._means = means
         self._dtype = dtype
@@ -217,7 +216,7 @@ class Stream:
             if unread:
                 advise(block, schema, sum(piece.rows for piece in known))
                 unread = False
-            X = features(block, schema, self._unknown, locator)
+            X = features(block, schema, self._unknown, self._told, locator)
             if mean is not None and isinstance(X, np.ndarray):
                 X = mean.filled(X, schema.feature_names)
             X = with_hashed(X, block, schema)

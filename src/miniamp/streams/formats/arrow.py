@@ -31,6 +31,7 @@ from miniamp.streams.formats.base import (
 )
 from miniamp.streams.pieces import (
     ArrowArray,
+    Cells,
     Piece,
     TablePiece,
     rows_per_piece,
@@ -53,16 +54,11 @@ _LONGEST = 1 << 40
 _SMALLER = "write it again with smaller pages or batches"
 
 
-class _Schema(Protocol):
-    @property
-    def names(self) -> list[str]: ...
-
-
 class RecordBatch(Protocol):
     """What is used of a pyarrow RecordBatch."""
 
     @property
-    def schema(self) -> _Schema: ...
+    def column_names(self) -> list[str]: ...
     @property
     def columns(self) -> Sequence[ArrowArray]: ...
     @property
@@ -76,8 +72,8 @@ def arrow_piece(batch: RecordBatch, name: str, row: int) -> TablePiece:
     Unchecked, an offset out of bounds is memory of somebody else, or the end of the process.
     """
     batch.validate(full=True)
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    return TablePiece(name, row, batch.num_rows, dict(columns))
+    columns: dict[str, Cells] = dict(zip(batch.column_names, batch.columns, strict=True))
+    return TablePiece(name, row, batch.num_rows, columns)
 
 
 class Parquet(Format):
@@ -98,18 +94,15 @@ class Parquet(Format):
                 for g in range(self._metadata.num_row_groups)
             ]
         refuse_too_many(self._metadata.num_columns, self.name)
-        self._refuse_too_dense()
-
-    def count(self) -> int:
-        return sum(self._groups)
-
-    def _refuse_too_dense(self) -> None:
-        """Refuse rows without end: a run of 2^31 equal values takes a few bytes."""
+        # A run of 2^31 equal values takes a few bytes: such rows have no end.
         size = Path(self.name).stat().st_size
         limit = max(MANY_ROWS, ROWS_PER_BYTE * size)
         if self.count() > limit:
             received = f"{self.count():,} rows in {size:,} bytes"
             raise checks.refuse(self.name, received, f"at most {limit:,}", "read a part of them")
+
+    def count(self) -> int:
+        return sum(self._groups)
 
     def _from(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
         """Row groups before the row `start` are not read."""
