@@ -232,7 +232,6 @@ class RobustBatch(DrawnRows[RobustState]):
 
     def _refined(self, belief: Posterior, estimate: Moments, state: RobustState) -> RobustStep:
         """One iteration: the sites of all coefficients, and of the rows, from their cavities."""
-        base = belief.remembering(None)
         linear, quick = self._linear(belief, state), state.quick
         solution: Solution | None = None
         now: Solution | Answer
@@ -269,7 +268,7 @@ class RobustBatch(DrawnRows[RobustState]):
         if state.exact:
             new, sites = Moments(now.mean, now.var), state.sites
         else:
-            both = (base, now.field)
+            both = (belief.remembering(None), now.field)
             new, sites = match_in_common(*both, state.sites) if state.common else match(*both)
             residual = max(residual, _mismatch(new, now.field.A + sites.precision, now))
         # Or nothing is left that floating point could learn.
