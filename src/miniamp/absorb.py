@@ -234,8 +234,12 @@ def iterated(
     evidence: Evidence[BeliefT, TiltT, EstimateT, MemoryT],
     stop: Stop,
     remedy: str = "",
+    conclude: bool = True,
 ) -> Attempt[BeliefT, TiltT, EstimateT, MemoryT]:
-    """The one loop: `evidence` refined until `stop` is met, it is solved, or it has ended."""
+    """The one loop: `evidence` refined until `stop` is met, it is solved, or it has ended.
+
+    Without `conclude` the attempt has the belief before it: who tries again does not need the new.
+    """
     estimate, memory = evidence.start(belief)
     trace, step = evidence.refine_all(belief, estimate, memory, stop)
     while step is None or not _over(step, trace, stop):
@@ -249,7 +253,7 @@ def iterated(
         len(trace), converged, np.array(trace), step.health, remedy, step.solver, step.reason
     )
     finite = bool(np.isfinite(step.change))
-    new = evidence.conclude(belief, step) if finite else belief
+    new = evidence.conclude(belief, step) if finite and conclude else belief
     rows = min(evidence.rows, step.carried_by)
     return Attempt(new, info, step, finite and _sound(info, rows), evidence)
 

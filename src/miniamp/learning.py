@@ -158,7 +158,7 @@ class Learn:
         posterior = self._part(model).with_prior(prior)
         if stretch:
             posterior = posterior.stretched(np.exp(stretch))
-        attempt: Attempt[Posterior, Tilt, Moments, Any] = iterated(posterior, rows, INNER)
+        attempt = iterated(posterior, rows, INNER, conclude=False)
         step = attempt.step
         with np.errstate(over="ignore"):  # AMP that diverges ends where squares overflow
             finite = bool(np.isfinite(np.sum(np.square(step.estimate.mean))))
@@ -177,8 +177,8 @@ class Learn:
         cavity = cache(lambda: rows.cavity(step))
         channel, noise_told = self._channel(model, rows, cavity)
         more, scale_told = self._stretch(model, rows, cavity, stretch)
-        narrowed = attempt.belief.mean_variance / posterior.mean_variance
-        impossible = rows.channel.predicts_probabilities and narrowed < VANISHED
+        left = VANISHED * posterior.mean_variance
+        impossible = rows.channel.predicts_probabilities and np.mean(step.estimate.var) < left
         if impossible or not np.isfinite(more):  # without noise
             return step._replace(memory=None, change=np.nan)
         learned = self._rescaled(model, rows, learned, total, scale_told)
@@ -214,7 +214,7 @@ class Learn:
     def conclude(self, model: Model, step: LearnStep) -> Model:
         done = step.memory
         assert done is not None  # the change is finite
-        belief = done.attempt.belief
+        belief = done.rows.conclude(done.posterior, done.attempt.step)
         if self._touched is not None:
             whole = model.posterior.stretched(np.exp(done.stretch))
             belief = whole.joined(self._touched, belief)
