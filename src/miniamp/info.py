@@ -211,8 +211,8 @@ class Evidence(Protocol[BeliefT, TiltT, EstimateT, MemoryT]):
         """What in these rows may have caused the failure; asked only after one."""
 
 
-class WholeEvidence:
-    """What evidence is given that is absorbed as a whole: no row of it can be weighed."""
+class PlainEvidence:
+    """What evidence is given that is refined step by step, without remedies."""
 
     def refine_all(
         self, belief: object, estimate: object, memory: object, stop: Stop
@@ -222,6 +222,13 @@ class WholeEvidence:
     def remedies(self) -> Iterable[tuple[str, Self]]:
         return ()
 
+    def diagnosis(self) -> str:
+        return ""
+
+
+class WholeEvidence(PlainEvidence):
+    """What evidence is given that is absorbed as a whole: no row of it can be weighed."""
+
     def log_evidence(self, belief: Any, step: Any) -> float:
         return np.nan
 
@@ -230,6 +237,3 @@ class WholeEvidence:
 
     def left_out_score(self, step: object) -> float:
         return 0.0
-
-    def diagnosis(self) -> str:
-        return ""

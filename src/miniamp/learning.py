@@ -16,7 +16,7 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.evidence import AutoBatch, RobustBatch
 from miniamp.evidence.base import DrawnRows, check_columns
-from miniamp.info import Adaptation, Stop
+from miniamp.info import Adaptation, PlainEvidence, Stop
 from miniamp.model import Model, expected_power, initial, prior_power
 from miniamp.posterior import Moments, Posterior, Prior
 from miniamp.tilt import Tilt
@@ -94,7 +94,7 @@ def _unchanged(before: _Round) -> LearnStep:
     return before.attempt.step._replace(memory=kept, change=0.0, health=before.health, ended=True)
 
 
-class Learn:
+class Learn(PlainEvidence):
     """Rows (Phi, y) from which a `Model` learns its coefficients and its hyper-parameters.
 
     An iteration of `absorb` is a round of EM: the rows are solved with the hyper-parameters as they
@@ -226,11 +226,6 @@ class Learn:
             model.noise_known + done.told[1],
             max(model.spread, float(np.var(done.rows.y))),
         )
-
-    def refine_all(
-        self, model: Model, estimate: Moments, memory: _Round | None, stop: Stop
-    ) -> tuple[list[float], None]:
-        return [], None
 
     def remedies(self) -> Iterable[tuple[str, Self]]:
         careful = copy.copy(self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple, Self
@@ -19,7 +19,7 @@ from miniamp.evidence.base import BEYOND, FEW_OUTLIERS, check_columns, student_w
 from miniamp.evidence.information import InformationPosterior
 from miniamp.evidence.linear import TINY, RowSites
 from miniamp.evidence.row_scores import RowScores, TiedScores, scores_of
-from miniamp.info import Adaptation, Outlier, Stop
+from miniamp.info import Adaptation, Outlier, PlainEvidence
 from miniamp.posterior import Moments, Prior
 
 #: Steps of the means at fixed variances, and the change in standard deviations at which they end.
@@ -155,7 +155,7 @@ class SoftmaxState(NamedTuple):
 SoftmaxStep = Step[RowSites, Moments, SoftmaxState]
 
 
-class SoftmaxBatch:
+class SoftmaxBatch(PlainEvidence):
     """Rows of one of K classes each, for a `SoftmaxPosterior`: multinomial logistic regression.
 
     The posterior is approximated by one Gaussian per class. Scores z_k = Phi x_k of a row are
@@ -309,14 +309,6 @@ class SoftmaxBatch:
         moved = np.vdot(state.pull, omega - start) - np.vdot(state.sites.precision, V)
         return float(fit - 0.5 * (sum(one.log_det for one in state.tied) + moved))
 
-    def refine_all(
-        self, belief: SoftmaxPosterior, estimate: Moments, memory: SoftmaxState, stop: Stop
-    ) -> tuple[list[float], None]:
-        return [], None
-
-    def remedies(self) -> Iterable[tuple[str, Self]]:
-        return ()
-
     def conclude(self, belief: SoftmaxPosterior, step: SoftmaxStep) -> SoftmaxPosterior:
         sites, state = step.tilt, step.memory
         each = zip(state.spaces, state.tied, sites.precision.T, sites.linear.T, strict=True)
@@ -362,9 +354,6 @@ class SoftmaxBatch:
         log_chance = self._log_chances(step.memory.left_out)
         got = log_chance[np.arange(self.rows), self.labels]
         return float(np.sum(np.maximum(got, log_chance.max(axis=1) - 0.5 * BEYOND**2)))
-
-    def diagnosis(self) -> str:
-        return ""
 
     def _truth(self, classes: int) -> Array:
         return np.asarray(self.labels[:, None] == np.arange(classes), dtype=np.float64)
