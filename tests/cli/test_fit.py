@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import miniamp
+from miniamp.estimators.state import FitState
 
 
 def test_a_regression_finds_the_coefficients(folder, run):
@@ -275,6 +276,19 @@ def test_a_pipe_sorted_by_class_says_how_to_go_on(run):
     fit = ("fit", "-", "--target", "y", "--batch-size", "50")
     assert "--classes a,b,c" in run(*fit, stdin=text).err
     assert run(*fit, "--classes", "no,yes", stdin=text).code == 0
+
+
+def test_a_file_sorted_by_class_is_fitted_once_and_not_at_every_batch(folder, run, monkeypatch):
+    """Its first rows wait for the other class; who asks for the error makes the model fit them."""
+    header, *rows = (folder / "labels.csv").read_text().splitlines()
+    rows.sort(key=lambda row: row.endswith("low"))
+    (folder / "sorted.csv").write_text("\n".join([header, *rows]) + "\n")
+    fits, before = [], FitState._after
+    monkeypatch.setattr(FitState, "_after", lambda *given: fits.append(1) or before(*given))
+    ran = run("fit", "sorted.csv", "--target", "y", "--batch-size", 10)
+    assert ran.code == 0
+    assert len(rows) // 10 > 10
+    assert len(fits) < len(rows) // 20
 
 
 def test_decimal_commas_and_another_encoding(folder, run):

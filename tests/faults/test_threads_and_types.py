@@ -134,6 +134,14 @@ def test_text_and_dates_are_no_numbers(kind):
             list(open_stream(iter([[row[0], 1.0] for row in WRONG[kind]]), None, 4))
 
 
+@pytest.mark.parametrize("model", [MiniAMPRegressor(), MiniAMPClassifier(), MiniAMPClusterer(2)])
+def test_complex_numbers_are_refused_by_the_name_of_the_argument(model):
+    X, y = rows(0)
+    with pytest.raises(InvalidTypeError, match=r"^X: .*Complex data not supported") as caught:
+        clone(model).fit(X + 1j, y > 0)
+    assert caught.value.argument == "X"
+
+
 def test_masks_are_kept_or_refused():
     masked = np.ma.masked_array(X, mask=np.zeros(X.shape, dtype=bool))
     hidden = np.ma.masked_array(Y, mask=np.zeros(Y.shape, dtype=bool))

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
@@ -29,8 +30,8 @@ from miniamp.streams import lock
 
 T = TypeVar("T")
 
-#: Seconds between the lines of a log.
-PAUSE = 10.0
+#: Seconds between the lines of a log, and between changes of the line on a terminal.
+PAUSE, BLINK = 10.0, 0.25
 #: Exit codes are this plus the number of the signal.
 SIGNALLED = 128
 
@@ -121,7 +122,7 @@ def learned(run: Run[E], checkpoint: Path | None, every: int, quiet: bool) -> di
             try:
                 for k, batch in enumerate(interruption.until(stream), start=1):
                     run.learn(batch)
-                    watch.advance(batch.rows, run.task.progress(run.estimator))
+                    watch.advance(batch.rows, partial(run.task.progress, run.estimator))
                     if k % every == 0:
                         run.keep(checkpoint)
             except KeyboardInterrupt:  # the second one: this batch is not learned
@@ -289,12 +290,19 @@ class Watch:
         """Rows per second."""
         return self.fresh / max(self.seconds, 1e-9)
 
-    def advance(self, rows: int, text: str) -> None:
-        """Count one more batch, and show it."""
+    def advance(self, rows: int, text: Callable[[], str]) -> None:
+        """Count one more batch, and show it with `text` from time to time.
+
+        Asking a model for its errors makes it learn from rows that wait: at every batch of a file
+        that is sorted by class that was most of the time.
+        """
         self.fresh += rows
-        line = f"{self._resumed + self.fresh:,} rows, {self.speed:,.0f} rows/s, {text}"
+        pause = PAUSE if self._bar is None else BLINK
+        if self._quiet or time.perf_counter() - self._shown < pause:
+            return
+        line = f"{self._resumed + self.fresh:,} rows, {self.speed:,.0f} rows/s, {text()}"
+        self._shown = time.perf_counter()
         if self._bar is not None:
             self._bar.update(self._task, description=line, completed=self._resumed + self.fresh)
-        elif not self._quiet and time.perf_counter() - self._shown > PAUSE:
-            self._shown = time.perf_counter()
+        else:
             _say(line)

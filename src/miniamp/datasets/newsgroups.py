@@ -15,7 +15,6 @@ import scipy.sparse as sp
 
 from miniamp import checks
 from miniamp.datasets.location import Labelled, file_in_folder, missing
-from miniamp.errors import MissingExtraError
 
 #: A scipy CSR array (documents, words).
 Counts: TypeAlias = sp.csr_array
@@ -123,12 +122,9 @@ def tf_idf(counts: Counts) -> Counts:
     array([[1.   , 0.356],
            [0.   , 1.   ]])
     """
-    X = sp.csr_array(counts, dtype=np.float64, copy=True)
-    frequency = np.bincount(X.indices, minlength=X.shape[1])
-    X.data *= (np.log((1.0 + X.shape[0]) / (1.0 + frequency)) + 1.0)[X.indices]
-    largest = X.max(axis=1).toarray().ravel()
-    X.data /= np.repeat(np.where(largest > 0.0, largest, 1.0), np.diff(X.indptr))
-    return X
+    text = checks.needed("sklearn.feature_extraction.text", "tf-idf")
+    scale = checks.needed("sklearn.preprocessing", "tf-idf").normalize
+    return sp.csr_array(scale(text.TfidfTransformer(norm=None).fit_transform(counts), norm="max"))
 
 
 def log_idf(counts: Counts) -> Counts:
@@ -182,10 +178,5 @@ def _from_scikit_learn() -> tuple[list[str], list[str]]:
 
 
 def _english_stop_words() -> frozenset[str]:
-    try:
-        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-    except ImportError as error:
-        raise MissingExtraError(
-            "stop_words=False", "", "the package scikit-learn", 'pip install "miniamp[sklearn]"'
-        ) from error
-    return frozenset(ENGLISH_STOP_WORDS)
+    text = checks.needed("sklearn.feature_extraction.text", "leaving out stop words")
+    return frozenset(text.ENGLISH_STOP_WORDS)

@@ -300,8 +300,9 @@ def numbers(name: str, X: Given) -> Given:
     for dtype in [getattr(X, "dtype", None)] if dtypes is None else list(dtypes):
         kind = getattr(dtype, "kind", "")
         text = str(dtype).lower().startswith(("str", "date", "time", "duration"))
-        if text or kind in ("m", "M", "S", "U"):
-            raise _no_numbers(name, f"values of dtype {dtype}")
+        if text or kind in ("c", "m", "M", "S", "U"):
+            why = " (Complex data not supported)" if kind == "c" else ""  # scikit-learn's words
+            raise _no_numbers(name, f"values of dtype {dtype}{why}")
         if kind == "O":
             for value in np.asarray(X).flat:
                 if isinstance(value, checks.NO_NUMBERS):
