@@ -33,6 +33,8 @@ POWER_STEPS = 3
 FEW, PROBES, PER_PROBE, PRECISE = 256, 32, 16, 0.25
 #: Rows whose variances are computed at once: as many columns are held.
 BLOCK = 4096
+#: Pivots this far from where rounding shows need no closer look.
+FAR = 1e3
 #: Columns of a triangle that are cleared at a time.
 PANEL = 64
 
@@ -242,7 +244,9 @@ class Information:
 
         lower = cholesky(precision(), precision)
         found = JointSolution.of(lower, self.b / self.noise + self.linear)
-        if ROUNDED * float(np.sum(diagonal / self.precision)) > 1.0:
+        pivots = float(np.max(diagonal / np.square(np.diagonal(lower))))
+        least = min(float(np.sum(diagonal / self.precision)), FAR * len(diagonal) * pivots)
+        if ROUNDED * least > 1.0:
             # The least known direction in units of the products: Cholesky's error is relative to
             # these, so that features that were never seen do not count.
             unit, vector, known = np.sqrt(diagonal), _signs(len(diagonal))[:, 0], 1.0

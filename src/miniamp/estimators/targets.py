@@ -87,7 +87,9 @@ def absorbed(
             except np.linalg.LinAlgError:
                 if settings.on_conflict == "raise":
                     raise
-                after, info = _as_saved(model), _no_solution("")
+                after, info = model, _no_solution("")
+            if any(done.kind == "skipped" for done in info.adapted):
+                after = _as_saved(after)
             learned.append(replace(after, channel=after.channel.unweighted()))
             infos.append(info)
     return learned, infos
@@ -132,7 +134,7 @@ def _one_target(
             batch = batch.with_channel(channel) if noise else batch
         belief, info = absorb(start, batch, stop, forget=forget, on_conflict=on_conflict)
         if any(done.kind == "skipped" for done in info.adapted):
-            return _as_saved(model), info
+            return model, info
         seen, channel = belief.information, batch.plain.unweighted()
         assert seen is not None
         if noise:
