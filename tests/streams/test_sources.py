@@ -408,3 +408,12 @@ def test_wide_tables_are_read_exactly(tmp_path):
         got, y = joined(list(open_stream(tmp_path / name, "f7", 40)))
         np.testing.assert_array_equal(got, np.delete(X, 7, axis=1))
         np.testing.assert_array_equal(y, X[:, 7])
+
+
+def test_libsvm_files_of_a_folder_have_the_width_of_the_widest(tmp_path):
+    """Of two files with other largest indices the second was refused; one lacks the index 0."""
+    (tmp_path / "a.libsvm").write_text("1 0:2 3:4\n0 2:1\n")
+    (tmp_path / "b.libsvm").write_text("1 1:2 5:4\n")
+    batches = list(open_stream(tmp_path, None, 2))
+    dense = np.concatenate([batch.X.toarray() for batch in batches])
+    assert dense.tolist() == [[2, 0, 0, 4, 0, 0], [0, 0, 1, 0, 0, 0], [0, 2, 0, 0, 0, 4]]

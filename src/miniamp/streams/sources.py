@@ -122,18 +122,13 @@ class FileSequence(Source):
         What the user called them.
     """
 
-    def __init__(self, sources: list[Source], name: str) -> None:
+    def __init__(self, sources: Sequence[Source], name: str) -> None:
         self._sources = sources
         self.name = name
 
     def count(self) -> int | None:
-        total = 0
-        for source in self._sources:
-            rows = source.count()
-            if rows is None:
-                return None
-            total += rows
-        return total
+        rows = [source.count() for source in self._sources]
+        return None if None in rows else sum(n or 0 for n in rows)
 
     def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
         """Files before the row `start` are skipped if they tell their size."""
@@ -197,11 +192,13 @@ def _files(paths: list[Path], targets: Targets, options: dict[str, Given]) -> So
         raise checks.refuse(
             "target", "an array", "a column's name for several files", "name the target column"
         )
-    sources: list[Source] = []
+    sources: list[Format] = []
     for path in paths:
         source = _file(path, targets, options)
         source.file.close()  # not thousands at once
         sources.append(source)
+    for source in sources:
+        source.beside(sources)
     return FileSequence(sources, f"{paths[0]} and {len(paths) - 1} others")
 
 

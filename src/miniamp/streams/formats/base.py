@@ -9,7 +9,7 @@ import stat
 import sys
 import zlib
 from abc import abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, ClassVar, NamedTuple, cast
@@ -233,6 +233,9 @@ class Format(Source):
     def likeness(cls, head: bytes) -> int:
         """Whether a file that begins so can be this: 3 surely, 2 probably, 1 perhaps, 0 not."""
         return 3 * any(head.startswith(mark) for mark in cls.marks)
+
+    def beside(self, files: Sequence[Format]) -> None:
+        """Take from all files of a folder what one alone does not tell, such as its width."""
 
     def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
         with readable(self.name, self.format):

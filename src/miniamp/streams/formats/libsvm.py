@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 import scipy.sparse as sp
@@ -58,22 +58,26 @@ class LIBSVM(Format):
             raise checks.refuse("zero_based", repr(zero_based), "True, False or 'auto'", "choose")
         if n_features is not None:
             n_features = checks.count("n_features", n_features)
-        least, most = (1, 0)
+        self._asked, self._zero_based, self._ends = n_features, zero_based, (1, 0)
         if n_features is None or zero_based == "auto":
             with readable(self.name, self.format):
-                least, most = self._range()
-        self._base = 0 if zero_based is True or (zero_based == "auto" and least == 0) else 1
+                self._ends = self._range()
         if n_features is None:
             remedy = "check the largest index, or set {n_features} if there are so many"
-            refuse_too_many(most, self.name, MAX_FEATURES, remedy)
-        self.n_features = most + 1 - self._base if n_features is None else n_features
+            refuse_too_many(self._ends[1], self.name, MAX_FEATURES, remedy)
+        self.beside([self])
         if self.n_features < 1:
             raise checks.refuse(
-                self.name,
-                "no index:value pair",
-                "at least one",
-                "check the file, or {n_features=3}",
+                self.name, "no index:value pair", "at least one", "check it, or {n_features=3}"
             )
+
+    def beside(self, files: Sequence[Format]) -> None:
+        """Where indices begin, and how many features there are, in all files together."""
+        ends = [file._ends for file in files if isinstance(file, LIBSVM)]
+        least, most = min(end[0] for end in ends), max(end[1] for end in ends)
+        first = least == 0 if self._zero_based == "auto" else self._zero_based
+        self._base = 0 if first else 1
+        self.n_features = self._asked or most + 1 - self._base
 
     @classmethod
     def likeness(cls, head: bytes) -> int:
