@@ -165,8 +165,6 @@ def encoded(value: object, where: str = "state") -> object:
                 where, f"the key {KIND!r}", "another: it marks beliefs", "rename it"
             )
         others = {k: v for k, v in value.items() if type(v) not in _PLAIN}
-        if not others:
-            return value
         return value | {key: encoded(item, f"{where}.{key}") for key, item in others.items()}
     if isinstance(value, (list, tuple)):
         if {*map(type, value)} <= _PLAIN:

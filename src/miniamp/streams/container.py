@@ -165,9 +165,9 @@ def _plain(value: object, arrays: list[NDArray[np.generic]], where: str) -> obje
 def _as_json(values: list[object]) -> bool:
     """Whether all are what JSON has: a look at them together takes a tenth of one at each."""
     kinds = {*map(type, values)}
-    if not kinds <= _JSON:
-        return False
-    return float not in kinds or (kinds <= {int, float} and math.isfinite(sum(values)))  # type: ignore[arg-type]
+    if float in kinds:
+        return kinds <= {int, float} and math.isfinite(sum(values))  # type: ignore[arg-type]
+    return kinds <= _JSON
 
 
 def _table(
