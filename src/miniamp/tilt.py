@@ -350,11 +350,12 @@ def cholesky(K: Array, again: Callable[[], Array] | None = None) -> Array:
             K = K if again is None else again()
             np.fill_diagonal(K, diagonal * (1.0 + jitter * len(K)))
         symmetric = K if K.flags.f_contiguous else K.T
+        small = len(K) <= PANEL
         lower, failed = linalg.lapack.dpotrf(
-            symmetric, lower=1, clean=0, overwrite_a=again is not None
+            symmetric, lower=1, clean=small, overwrite_a=again is not None
         )
         if not failed and np.isfinite(lower[-1, -1]):
-            return _cleared(lower)
+            return np.asarray(lower) if small else _cleared(lower)
     raise np.linalg.LinAlgError("rows beyond working precision")
 
 
