@@ -335,3 +335,18 @@ def test_few_whole_numbers_are_asked_about(folder, run):
     assert ran.err.count("if these are classes, use --task classification") == 1
     assert run("fit", "stars.csv", "--target", "y", "--task", "regression").err == ""
     assert run("fit", "rows.csv", "--target", "y").err == ""
+
+
+def test_what_a_message_advises_works(folder, run):
+    """Missing values, an empty column, sorted classes: the remedy is typed as it is written."""
+    rows = [f"{k % 9},{'' if k % 7 else k},,{2 * (k % 9) + k % 2}" for k in range(90)]
+    (folder / "gaps.csv").write_text("\n".join(["a,b,empty,y", *rows, ""]))
+    fit = ("fit", "gaps.csv", "--target", "y")
+    assert "fill it with --missing mean or drop such rows with --missing drop" in run(*fit).err
+    assert "--keep empty" in run(*fit, "--missing", "mean").err
+    assert run(*fit, "--missing", "mean", "--keep", "empty").code == 0
+    rows = [f"{k % 7},{'no' if k < 45 else 'yes'}" for k in range(90)]
+    (folder / "sorted.csv").write_text("\n".join(["x,y", *rows, ""]))
+    assert "--shuffle" in run("fit", "sorted.csv", "--target", "y").out
+    ran = run("fit", "sorted.csv", "--target", "y", "--shuffle", "10000", "--batch-size", "20")
+    assert "health: no problems found" in ran.out

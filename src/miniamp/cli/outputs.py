@@ -169,7 +169,7 @@ def _about_fit(estimator: Any) -> list[str]:
         lines.append(errors_line(history, hasattr(estimator, "classes_")))
         return lines + (findings or [f"health: {health}"])
     unknown = "health: unknown, as no row was predicted before it was learned from; use more rows"
-    return lines + (findings or [f"{unknown} or a smaller --batch-size"])
+    return lines + (findings or [f"{unknown}, a smaller --batch-size, or --shuffle if sorted"])
 
 
 def write_json(value: object) -> None:

@@ -177,7 +177,8 @@ class Encoder:
         name = "target" if self.schema.target is None else str(self.schema.target)
         if self.schema.labels:
             return self._read(as_texts, first, cells, name)
-        return self._read(as_numbers, first, cells, name, "{labels=True} keeps the target as text")
+        remedy = "correct it; classes are text with --classes a,b,c, or labels=True in Python"
+        return self._read(as_numbers, first, cells, name, remedy)
 
     def _read(
         self,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.errors import InvalidInputError
-from miniamp.streams.encode import Block, RowLocator
+from miniamp.streams.encode import Block, RowLocator, without
 from miniamp.streams.pieces import Numbers
 from miniamp.streams.schema import Schema
 
@@ -125,10 +125,8 @@ class RunningMean:
             return X
         empty = gaps.any(axis=0) & (self.count == 0)
         if empty.any():
-            raise checks.refuse(
-                f"column {names[int(np.argmax(empty))]!r}",
-                "no value so far",
-                "some to take the mean of",
-                "leave the column out, or take larger batches",
-            )
+            name = names[int(np.argmax(empty))]
+            remedy = f"{without(name, words=False)}, or take larger batches"
+            expected = "some to take the mean of"
+            raise checks.refuse(f"column {name!r}", "no value so far", expected, remedy)
         return np.where(gaps, self.total / np.maximum(self.count, 1.0), X).astype(X.dtype)
