@@ -300,9 +300,7 @@ class RobustBatch(DrawnRows[RobustState]):
             return step
         # It has run away, as some sparse rows do at the usual step: from the start, with care.
         start, first = self.start(belief)
-        again = first._replace(
-            common=state.common, iterations=CAREFUL_FROM, linear=linear, quick=quick
-        )
+        again = seen._replace(sites=first.sites, rows=first.rows, iterations=CAREFUL_FROM)
         return step._replace(estimate=start, memory=again, change=1.0, health=figure)
 
     def _checked(self, belief: Posterior, step: RobustStep) -> RobustStep:
