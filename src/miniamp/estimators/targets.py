@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from miniamp import channels
-from miniamp.absorb import absorb
+from miniamp.absorb import absorb, iterated
 from miniamp.arrays import Array
 from miniamp.designs import Design
 from miniamp.designs.dense import Dense
@@ -32,6 +32,8 @@ from miniamp.evidence import (
 from miniamp.evidence.auto import choose
 from miniamp.evidence.base import DrawnRows, project
 from miniamp.evidence.exact import ALWAYS, PER_ROW
+from miniamp.evidence.linear import TINY
+from miniamp.evidence.softmax import SCALE_KNOWN
 from miniamp.info import Adaptation, Info
 from miniamp.learning import Learn, Model, initial
 from miniamp.model import guessed
@@ -46,14 +48,9 @@ PROBIT_TO_LOGIT = 1.7
 #: them: beyond, an iteration on 256 remembered rows beside 1000 new ones takes fewer operations.
 MOST_KEPT = 2048
 
-#: A first batch of several classes is solved again with the scale that its left-out rows show,
-#: until the prior changes by less than this.
-SAME_SCALE = 0.3
-#: At most so many times, once for every so many rows per feature: left-out rows of few are too
-#: hopeful (digits with 15 rows per feature end at 1.07 times the log loss of offline logistic
-#: regression after two rounds, and at 1.3 after four; image segments with 53 at 1.16 and 1.01), and
-#: those of classes that can be separated never have enough. Without, both were at 1.10 and 1.46.
-LEAST_SCALES, MOST_SCALES, ROWS_PER_SCALE = 2, 6, 7
+#: The scale of a first batch of several classes is found by cross-validation: so many parts of so
+#: many of its rows at most, each predicted from the others, with scales that differ by a factor of 2.
+FOLDS, FOLDED_ROWS, MOST_DOUBLINGS = 4, 512, 8
 
 
 def absorbed(
@@ -264,23 +261,13 @@ def _absorbed_together(
     rows: Rows,
 ) -> tuple[list[Model], list[Info]]:
     """The models of all classes after a batch; as they were where it is skipped."""
-    first, forget = belief.batches == 0, rows.kept(settings.forget, settings.auto_forget)
-    learns = settings.learn_prior
-    start = _with_scale(belief, settings, design, rows) if first and learns else belief
-    labels = rows.Y.argmax(axis=1)
-    most = int(np.clip(len(labels) / belief.size / ROWS_PER_SCALE, LEAST_SCALES, MOST_SCALES))
+    forget, labels = rows.kept(settings.forget, settings.auto_forget), rows.Y.argmax(axis=1)
+    learns, policy = settings.learn_prior, settings.on_conflict
+    evidence = SoftmaxBatch(design, labels, rows.weights, learn_scale=learns)
     try:
-        for left in range(most if first and learns else 0, -1, -1):
-            evidence = SoftmaxBatch(
-                design, labels, rows.weights, learn_scale=learns and (left > 0 or not first)
-            )
-            belief, info = absorb(
-                start, evidence, settings.stop, forget=forget, on_conflict=settings.on_conflict
-            )
-            before, after = start.posteriors[0].prior, belief.posteriors[0].prior
-            if after.change_from(before) < SAME_SCALE:
-                break
-            start = replace(start.with_prior(after), scale_known=belief.scale_known)
+        if belief.batches == 0 and learns:
+            belief = _with_scale(belief, settings, design, rows)
+        belief, info = absorb(belief, evidence, settings.stop, forget=forget, on_conflict=policy)
     except np.linalg.LinAlgError:
         if settings.on_conflict == "raise":
             raise
@@ -297,11 +284,54 @@ def models_of(belief: SoftmaxPosterior) -> list[Model]:
 def _with_scale(
     belief: SoftmaxPosterior, settings: ModelSettings, design: Design, rows: Rows
 ) -> SoftmaxPosterior:
-    """The belief with the scale that a first batch of labels is taken to have."""
+    """The belief with the scale at which a first batch predicts its own rows best, part by part.
+
+    From a guess upwards or downwards, as long as that is better. The evidence is too cautious where
+    classes can be separated, and rows left out by linear response too bold: on 19 data sets of 3 to
+    16 classes log loss was within 5 % of offline cross-validation on 16, 14 and 10.
+    """
     one = belief.posteriors[0]
     drawn: DrawnRows[None] = DrawnRows(design, rows.Y[:, 0], channels.Logistic())
     prior, _ = initial(Model(one, drawn.channel), drawn, settings.prior.centres)
-    return belief.with_prior(prior)
+    if len(rows) <= one.size:
+        # MNIST by 500, of which parts showed a larger scale: log loss .390 after 4000 rows, not .354.
+        return belief.with_prior(prior)
+    labels = rows.Y.argmax(axis=1)
+    by_class = np.argsort(labels, kind="stable")  # every part has rows of all classes
+    count = min(len(labels), FOLDED_ROWS)
+    some = by_class[np.linspace(0, len(labels) - 1, count).round().astype(int)]
+    X, parts = design.toarray()[some], np.arange(len(some)) % FOLDS
+    labels, weights = labels[some], None if rows.weights is None else rows.weights[some]
+
+    @functools.cache
+    def log_chances(doublings: int) -> Array:
+        """Of each row, predicted from the other parts."""
+        start = belief.with_prior(prior.rescaled(2.0**doublings))
+        out = np.zeros(len(some))
+        for part in range(FOLDS):
+            here, rest = parts == part, parts != part
+            known = SoftmaxBatch(X[rest], labels[rest], None if weights is None else weights[rest])
+            chances = iterated(start, known, settings.stop).belief.probabilities(X[here])
+            out[here] = np.log(np.maximum(chances[np.arange(len(chances)), labels[here]], TINY))
+        return out if weights is None else weights * out
+
+    def score(doublings: int) -> float:
+        """Of a scale, with what is known of it beforehand."""
+        away = doublings * np.log(2.0)
+        return float(log_chances(doublings).sum() - 0.5 * SCALE_KNOWN * away**2)
+
+    best = 0
+    for way in (1, -1):
+        while abs(best) < MOST_DOUBLINGS and score(best + way) > score(best):
+            best += way
+        if best:
+            break
+    # The top of the parabola through the best and its neighbours, and how sharp it is.
+    below, here, above = (score(best + step) for step in (-1, 0, 1))
+    bend = max(2.0 * here - above - below, SCALE_KNOWN * np.log(2.0) ** 2)
+    top = best + np.clip(0.5 * (above - below) / bend, -0.5, 0.5)
+    known = bend / np.log(2.0) ** 2 - SCALE_KNOWN
+    return replace(belief.with_prior(prior.rescaled(2.0**top)), scale_known=known)
 
 
 def of_two(model: Model, settings: ModelSettings) -> tuple[Model, Model]:
