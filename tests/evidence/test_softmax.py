@@ -58,7 +58,7 @@ def test_rows_and_coefficients_give_the_same():
     one, _ = absorb(SoftmaxPosterior.start(priors.Gaussian(), 3, 20), SoftmaxBatch(X, y))
     other, _ = absorb(SoftmaxPosterior.start(priors.Gaussian(), 3, 80), SoftmaxBatch(wide, y))
     np.testing.assert_allclose(other.mean[:, :20], one.mean, atol=0.01)
-    np.testing.assert_allclose(other.var[:, :20], one.var, rtol=0.01)
+    np.testing.assert_allclose(other.var[:, :20], one.var, rtol=0.02)  # both end within ENOUGH
 
 
 def test_with_many_rows_it_is_maximum_likelihood():

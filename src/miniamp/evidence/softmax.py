@@ -35,6 +35,8 @@ ROUNDING = 1e-9
 ENOUGH = 0.05
 #: So many iterations are all: MNIST takes 2 to 4, and more only while its scale is being found.
 LONGEST = 10
+#: A change of the logarithm of a precision by more goes half of the way, as one that turns round.
+LONG = 1.0
 #: A row's site has at least this precision: a score that is certain says nothing.
 FAINTEST = 1e-6
 #: What is known of the logarithm of the scale of the scores beforehand, as in `learning`.
@@ -239,11 +241,12 @@ class SoftmaxBatch(PlainEvidence):
         truth, weights = self._truth(K), self.weights[:, None]
         curvature = self.channel.joint_output(omega, V)[1]
         precision = np.maximum(K / (K - 1.0) * weights * curvature, FAINTEST)
-        move = np.log(precision / np.maximum(state.sites.precision, FAINTEST))
+        move, share = np.zeros_like(precision), np.ones_like(precision)
         if state.iterations:
-            # Half of the way from the first guess, and wherever it turns round: else it never ends.
-            turned = move * state.move < 0.0 if state.iterations > 1 else True
-            move *= np.where(turned, 0.5, 1.0)
+            move = np.log(precision / state.sites.precision)
+            # Half of the way where it is long or turns round: else it may never end.
+            share[(np.abs(move) > LONG) | (move * state.move < 0.0)] = 0.5
+            move *= share
             precision = state.sites.precision * np.exp(move)
         tied = [one.under(t) for one, t in zip(state.spaces, precision.T, strict=True)]
         V = np.stack([one.var for one in tied], axis=1)
@@ -255,7 +258,7 @@ class SoftmaxBatch(PlainEvidence):
         error = float(np.sum(weights * np.square(truth - chances)))
         expected = weights * chances * (1.0 - chances)
         change = _deviation(omega - estimate.mean, V)
-        wider = float(np.mean(np.abs(V / estimate.var - 1.0)))
+        wider = float(np.mean(np.abs(V / estimate.var - 1.0) / share))
         iterations, sites = state.iterations + 1, RowSites(precision, pull + precision * omega)
         return Step(
             tilt=sites,
