@@ -369,11 +369,10 @@ class SoftmaxBatch(PlainEvidence):
     def _stretch(self, belief: SoftmaxPosterior, scores: Moments) -> tuple[float, float]:
         """By how much to stretch all scores (a logarithm), and what the rows tell of it.
 
-        The maximum of the log-probability that the belief before gave to the rows, less what earlier
-        rows have told. As in
-        `learning.Learn`, a label absorbed while the scores had some scale supports that scale, so
-        that the evidence of the prior's width cannot be used: with it (MacKay's rule) MNIST ended
-        at scores of zero.
+        The maximum of the log-probability that the belief before gave to the rows, less what
+        earlier rows have told. As in `learning.Learn`, a label absorbed while the scores had some
+        scale supports that scale, so that the evidence of the prior's width cannot be used: with it
+        (MacKay's rule) MNIST ended at scores of zero.
         """
         each = np.arange(self.rows), self.labels
         steps = np.linspace(-LONGEST_STRETCH, LONGEST_STRETCH, SCALES)
