@@ -129,7 +129,7 @@ CASES = {
     "text as a number": (("fit", "rows.csv", *FIT, "--categorical", "a"), 1, "'city'"),
     "one class": (("fit", "one_class.csv", *FIT), 1, "one class, 'yes'"),
     "a class that comes late": (("fit", "late_class.csv", *FIT), 1, "--classes"),
-    "a category that comes late": (("fit", "late_city.csv", *FIT), 1, "'Y'"),
+    "a category that comes late": (("fit", "late_city.csv", *FIT, "--unknown", "error"), 1, "'Y'"),
     "a text that comes late": (("fit", "late_text.csv", *FIT), 1, "'x'"),
     "classes of numbers with a point": (
         ("fit", "rows.csv", *FIT, "--task", "classification"), 1, "use --task regression"),

@@ -270,6 +270,22 @@ def test_a_pipe_sorted_by_a_category_is_learned_to_its_end(folder, run):
     assert run("fit", "sorted.csv", *fit[2:]).code == 0  # the first 10,000 rows are looked at
 
 
+def test_a_file_with_a_late_category_is_learned_to_its_end(folder, run):
+    """Beyond the rows that are looked at first: it was refused after most of the work."""
+    rng = np.random.default_rng(0)
+    rows = [f"{x:.4f},{'ab'[k % 2]},{x:.4f}" for k, x in enumerate(rng.normal(size=10_500))]
+    rows[10_400] = "1.0,new,1.0"
+    (folder / "late.csv").write_text("\n".join(["x,c,y", *rows, ""]))
+    fit = ("fit", "late.csv", "--target", "y", "--batch-size", "1000", "--json")
+    ran = run(*fit)
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["rows"] == 10_500
+    assert "row 10401, column 'c'" in ran.err
+    strict = run(*fit, "--unknown", "error")
+    assert strict.code == 1
+    assert "the category 'new'" in strict.err
+
+
 def test_a_pipe_sorted_by_class_says_how_to_go_on(run):
     rows = [f"{k % 7},{'no' if k < 90 else 'yes'}" for k in range(150)]
     text = "\n".join(["x,y", *rows, ""]).encode()

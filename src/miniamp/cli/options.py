@@ -18,7 +18,7 @@ from miniamp.channels.base import Channel
 from miniamp.errors import InvalidInputError
 from miniamp.parametric import Parametric
 from miniamp.priors import ScalarPrior
-from miniamp.streams.sources import connections, formats, is_read_once
+from miniamp.streams.sources import connections, formats
 
 C = TypeVar("C", bound=Callable[..., None])
 P = TypeVar("P", bound=Parametric)
@@ -145,10 +145,10 @@ class Reading:
         MissingRule.error, ROWS, "RULE",
         "For a missing value: error stops, mean inserts the column's mean, drop skips the row.",
     )  # fmt: skip
-    unknown: UnknownRule = option(
-        UnknownRule.error, ROWS, "RULE",
+    unknown: UnknownRule | None = option(
+        None, ROWS, "RULE",
         "For a category that was not in the first rows: error stops; warn and ignore count it as "
-        "none, and so does error, with a warning, where rows cannot be read again (a pipe).",
+        "none. By default rows are learned with a warning; predict stops, but for a pipe.",
     )  # fmt: skip
     format_: FormatName | None = option(
         None, ROWS, "FORMAT", f"{', '.join(FormatName)}, if the name does not tell.", "--format"
@@ -276,11 +276,6 @@ def hashed_of(given: str) -> dict[str, int]:
     if not all(bits.isdecimal() for bits in found.values()):
         raise typer.BadParameter(f"got {given!r}, expected name=8", param_hint="--hashed")
     return {name: int(bits) for name, bits in found.items()}
-
-
-def unknown_rule(rule: str, source: str) -> str:
-    """What to do with an unknown category: a source that is read once is not stopped by one."""
-    return "warn" if rule == "error" and is_read_once(source) else str(rule)
 
 
 def reading_options(options: Options) -> Options:

@@ -20,12 +20,12 @@ from miniamp.cli.options import (
     option,
     reading_options,
     takes,
-    unknown_rule,
     within,
 )
 from miniamp.cli.outputs import kind_of, require_outputs, writing
 from miniamp.cli.run import State, from_start, opened, options_of
 from miniamp.streams import StreamBatch, open_stream
+from miniamp.streams.sources import is_read_once
 
 if TYPE_CHECKING:
     from miniamp.cli.tasks import Estimator
@@ -72,7 +72,7 @@ def predict(model: ModelFile, source: Source, **given: Any) -> None:
         None,
         given["batch_size"],
         missing=missing.value,
-        unknown=unknown_rule(given["unknown"].value, source),
+        unknown=str(given["unknown"] or ("warn" if is_read_once(source) else "error")),
         keep=listed(given["keep"] or ""),
         **reading_options(options_of(given)),
         **as_learned,

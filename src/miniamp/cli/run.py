@@ -23,7 +23,6 @@ from miniamp.cli.options import (
     listed,
     pairs,
     reading_options,
-    unknown_rule,
 )
 from miniamp.cli.tasks import E, LearningTask
 from miniamp.streams import Schema, Stream, StreamBatch, open_stream
@@ -219,7 +218,7 @@ class Run(Generic[E]):
             columns=None if names is None else [column(name) for name in names],
             categorical=options.get("categorical", "auto"),
             missing=options["missing"],
-            unknown=unknown_rule(options["unknown"], self.source),
+            unknown=str(options.get("unknown") or "warn"),
             keep=options.get("keep", ()),
             hashed=hashed_of(options.get("hashed", "")),
             reference=reference,
