@@ -19,7 +19,7 @@ import miniamp
 from miniamp import MiniAMPRegressor
 from miniamp.app.learner import Learner
 from miniamp.app.log import Log
-from miniamp.cli.serve import serve
+from miniamp.cli import main
 
 from .conftest import Client, batch, body
 
@@ -39,12 +39,12 @@ class Server:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["miniamp.app.service", "miniamp.cli.serve"])
+        self.context.set_forkserver_preload(["miniamp.app.service", "miniamp.cli.app"])
         self.start()
 
     def start(self):
-        options = {"new": "regression", "port": self.port}
-        self.process = self.context.Process(target=serve, args=(self.path,), kwargs=options)
+        command = ["serve", str(self.path), "--new", "regression", "--port", str(self.port)]
+        self.process = self.context.Process(target=main, args=(command,))
         self.process.start()
 
     def answers(self):
