@@ -15,15 +15,7 @@ import numpy as np
 
 import miniamp
 from miniamp import checks
-from miniamp.cli.options import (
-    LISTS,
-    Options,
-    column,
-    hashed_of,
-    listed,
-    pairs,
-    reading_options,
-)
+from miniamp.cli.options import LISTS, Options, column, hashed_of, listed, pairs, reading_options
 from miniamp.cli.tasks import E, LearningTask
 from miniamp.streams import Schema, Stream, StreamBatch, open_stream
 from miniamp.streams.sources import files_of, is_read_once
