@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from miniamp.errors import InvalidInputError
+from miniamp.errors import InvalidInputError, MiniampWarning
 from miniamp.streams import open_stream
 
 
@@ -65,16 +65,24 @@ def test_mean_of_a_missing_category_is_its_frequencies():
     np.testing.assert_allclose(batch.X[3], [0.75, 0.25])
 
 
-def test_mean_cannot_fill_a_target_a_sparse_row_or_an_empty_column():
+def test_a_column_without_a_value_so_far_is_zero_until_it_has_one():
+    """Stopping there refused tables whose first batch has none: a rare category, a late sensor."""
+    late = pd.DataFrame({"a": [np.nan, np.nan, 4.0, np.nan], "b": [None, None, "u", None]})
+    late["y"] = np.ones(4)
+    with pytest.warns(MiniampWarning, match="'a' and 1 more: no value so far, read as 0") as told:
+        first, second = open_stream(late, "y", 2, missing="mean")
+    assert len(told) == 1
+    np.testing.assert_array_equal(first.X, np.zeros((2, 2)))
+    np.testing.assert_array_equal(second.X, [[4.0, 1.0], [4.0, 1.0]])
+
+
+def test_mean_cannot_fill_a_target_or_a_sparse_row():
     frame = pd.DataFrame({"a": [1.0, np.nan], "y": [1.0, np.nan]})
     with pytest.raises(InvalidInputError, match="row 2, target 'y': got a missing value"):
         list(open_stream(frame, "y", 2, missing="mean"))
     sparse = sp.csr_array(np.array([[1.0, 0.0], [0.0, np.nan]]))
     with pytest.raises(InvalidInputError, match="row 2, column 'x1'"):
         list(open_stream(sparse, None, 2, missing="mean"))
-    empty = pd.DataFrame({"a": [np.nan, np.nan, 1.0], "y": [1.0, 2.0, 3.0]})
-    with pytest.raises(InvalidInputError, match="'a': got no value so far"):
-        list(open_stream(empty, "y", 2, missing="mean"))
 
 
 def test_drop_of_sparse_rows():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array
-from miniamp.errors import InvalidInputError
+from miniamp.errors import InvalidInputError, MiniampWarning
 from miniamp.streams.encode import Block, RowLocator, without
 from miniamp.streams.pieces import Numbers
 from miniamp.streams.schema import Schema
@@ -92,7 +93,7 @@ def _infinite(place: str, name: str, value: object) -> InvalidInputError:
 
 
 class RunningMean:
-    """Fills NaN by the mean of the values seen so far, this batch included.
+    """Fills NaN by the mean of the values seen so far, this batch included; by 0 without any.
 
     Batches, not rows, are the unit: the means do not depend on how the source was cut into pieces,
     so a resumed run fills exactly as the run that was never stopped.
@@ -114,6 +115,7 @@ class RunningMean:
     def __init__(self, state: Mapping[str, Array] | None = None) -> None:
         self.count: Array = np.zeros(1) if state is None else np.asarray(state["count"])
         self.total: Array = np.zeros(1) if state is None else np.asarray(state["total"])
+        self._warned = False
 
     def filled(self, X: Array, names: Sequence[str]) -> Array:
         """A copy of X without NaN."""
@@ -123,10 +125,10 @@ class RunningMean:
         self.total = self.total[:N] + np.sum(np.where(gaps, 0.0, X), axis=0, dtype=np.float64)
         if not gaps.any():
             return X
-        empty = gaps.any(axis=0) & (self.count == 0)
-        if empty.any():
-            name = names[int(np.argmax(empty))]
-            remedy = f"{without(name, words=False)}, or take larger batches"
-            expected = "some to take the mean of"
-            raise checks.refuse(f"column {name!r}", "no value so far", expected, remedy)
+        empty = np.flatnonzero(gaps.any(axis=0) & (self.count == 0))
+        if len(empty) and not self._warned:
+            name, others = names[empty[0]], f" and {len(empty) - 1} more" * (len(empty) > 1)
+            about = f"column {name!r}{others}: no value so far, read as 0 until there is one"
+            warnings.warn(MiniampWarning(f"{about}; {without(name, words=False)}"), stacklevel=2)
+            self._warned = True
         return np.where(gaps, self.total / np.maximum(self.count, 1.0), X).astype(X.dtype)
