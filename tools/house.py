@@ -49,7 +49,7 @@ ALLOWED = tuple(f"{name}." for name in _RUFF["flake8-tidy-imports"]["banned-modu
 #: when the source gets better, lower them; raise none of them.
 LIMITS = {
     "lines": 43_050,  # 42,750 and the checks of files that fuzzing asked for; goal 30,800
-    "files": 210,  # now; goal 160, and 237 with all features
+    "files": 208,  # now; goal 160, and 237 with all features
     "long_files": 0,
     "cycles": 0,
     "any": 80,
@@ -58,8 +58,8 @@ LIMITS = {
     "hidden_imports": 0,
     "partial_fit_files": 20,
     "partial_fit_returns": 0,
-    "fit_files": 52,  # now; goal 25
-    "fit_returns": 4,  # now; goal 0
+    "fit_files": 48,  # now; goal 25
+    "fit_returns": 0,
     "fit_opens": 2,
 }
 #: The longest file, in lines.
@@ -105,6 +105,7 @@ GOALS = {
     "partial_fit_files": "at most 20",
     "partial_fit_returns": "0",
     "fit_files": "at most 25",
+    "fit_returns": "0",
     "fit_opens": "2",
 }
 LABELS = {

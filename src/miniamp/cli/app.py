@@ -1,9 +1,13 @@
-"""The commands, found by their files: one whose function has the file's name is a command."""
+"""Find the commands and run one: a file whose function has the file's name is a command."""
 
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
+import sys
+import warnings
+from collections.abc import Sequence
 from inspect import cleandoc, isfunction
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +16,9 @@ import typer
 from typer.core import TyperCommand
 
 import miniamp
+from miniamp.errors import MiniampError, MiniampWarning, printable
 
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 #: Their order in the help; others follow.
 ORDER = ("fit", "predict", "cluster", "inspect", "plan", "demo", "reproduce", "serve")
 
@@ -61,3 +67,58 @@ def _register() -> None:
 
 _register()
 command = typer.main.get_command(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Examples
+    --------
+    >>> main(["--version"])
+    miniamp ...
+    0
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    try:
+        with warnings.catch_warnings():
+            if not debug:
+                warnings.resetwarnings()
+                warnings.simplefilter("ignore")  # what libraries tell programmers
+                warnings.simplefilter("default", UserWarning)
+                warnings.showwarning = _warn
+            code = command(words, prog_name="miniamp", standalone_mode=False)
+    except KeyboardInterrupt:
+        return _report("interrupted", INTERRUPTED)
+    except BrokenPipeError:  # whoever read the output has enough, as in `miniamp ... | head`
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 (nothing more can be written)
+        return FAILED
+    except Exception as error:
+        if debug:
+            raise
+        return _explain(error)
+    return code if isinstance(code, int) else 0
+
+
+def _explain(error: Exception) -> int:
+    # Usage errors come from click, or from the copy in newer typers, so not by their class.
+    usage = getattr(error, "format_message", None)
+    if usage is not None:
+        context = getattr(error, "ctx", None)
+        path = "miniamp" if context is None else context.command_path
+        return _report(f"{usage()} (see {path} --help)", MISUSED)
+    if type(error).__name__ == "Abort":
+        return _report("interrupted", INTERRUPTED)
+    message = error.as_typed("shell") if isinstance(error, MiniampError) else str(error)
+    return _report(message or type(error).__name__, FAILED)
+
+
+def _warn(message: Warning | str, *place: object, **more: object) -> None:  # noqa: ARG001
+    text = message.as_typed("shell") if isinstance(message, MiniampWarning) else str(message)
+    _report(f"warning: {text}", 0)
+
+
+def _report(message: str, code: int) -> int:
+    sys.stderr.write(f"miniamp: {printable(' '.join(message.split()))}\n")
+    return code

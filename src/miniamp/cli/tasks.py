@@ -103,7 +103,8 @@ class Prediction(LearningTask["Predictor"]):
             task = "classification" if _has_classes(y) else "regression"
             _ask_about_whole_numbers(y, task)
         _warn_of_order(first.y if self.options.get("shuffle") else y, task)
-        cls = miniamp.MiniAMPRegressor if task == "regression" else miniamp.MiniAMPClassifier
+        kinds = miniamp.estimators
+        cls = kinds.MiniAMPRegressor if task == "regression" else kinds.MiniAMPClassifier
         forget = self.options.get("forget", 1.0)
         forget = forget if forget == "auto" else float(forget)
         if "half_life" in self.options:
@@ -123,7 +124,7 @@ class Prediction(LearningTask["Predictor"]):
     def absorb(self, estimator: Predictor, batch: StreamBatch) -> None:
         assert batch.y is not None
         given, y = {}, batch.y
-        if isinstance(estimator, miniamp.MiniAMPClassifier):
+        if isinstance(estimator, miniamp.estimators.MiniAMPClassifier):
             y = labels_of(y)
             known = self._known_classes(
                 estimator, y if batch.head is None else labels_of(batch.head)

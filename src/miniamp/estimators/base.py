@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -29,13 +29,7 @@ from miniamp.channels.base import Channel
 from miniamp.designs.distributed import Distributed
 from miniamp.errors import ConflictError
 from miniamp.estimators.describe import of_coefficients, to_arviz
-from miniamp.estimators.health import (
-    HealthReport,
-    HealthWarning,
-    blocks,
-    diagnose,
-    findings,
-)
+from miniamp.estimators.health import HealthReport, HealthWarning, blocks, diagnose, findings
 from miniamp.estimators.history import Entry, entry_line, expected_error, prior_of
 from miniamp.estimators.rows import (
     ACCEPTED,
@@ -103,6 +97,8 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
     feature_names_in_: NDArray[np.generic]
     _channel: ClassVar[Channel]
     _score: ClassVar[Scorer]
+    #: What scikit-learn's `validate_data` is asked for.
+    _accepted: ClassVar[dict[str, Any]] = ACCEPTED
     _state: FitState
 
     def __init__(
@@ -256,7 +252,9 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         if not named and ready(X, self.n_features_in_) and ready_targets(y, X):
             values, target = cast("tuple[Array, NDArray[np.generic]]", (X, y))
         else:
-            values, target = self._validated(numbers("X", X), checks.unmasked("y", plain(y)), reset)
+            given = numbers("X", X), checks.unmasked("y", plain(y))
+            values, target = validate_data(self, *given, reset=reset, **self._accepted)
+            target = self._checked_targets(target, y, reset)
             require_measurable("X", values)
         Y = self._targets(settings, target)
         require_measurable("y", Y)
@@ -269,8 +267,10 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         return Rows.weighted(values, Y, cast("Array | None", weights))
 
     @abstractmethod
-    def _validated(self, X: Given, y: Given, reset: bool) -> tuple[Matrix, NDArray[np.generic]]:
-        """Rows and targets as arrays, checked."""
+    def _checked_targets(
+        self, target: NDArray[np.generic], y: Given, reset: bool
+    ) -> NDArray[np.generic]:
+        """The targets that scikit-learn made of y, if they suit the model."""
 
     def _targets(self, settings: ModelSettings, y: NDArray[np.generic]) -> Array:
         """Targets (M, K) as the channel takes them."""
@@ -396,4 +396,5 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.target_tags.multi_output = self._accepted.get("multi_output", False)
         return tags

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from miniamp.estimators.history import Entry
     from miniamp.estimators.settings import ModelSettings
 
-_named: dict[str, type[priors.ScalarPrior]] = priors.by_name()
+#: Priors by name.
+NAMED: dict[str, type[priors.ScalarPrior]] = priors.by_name()
 #: The priors that prior="auto" chooses among, the simplest first.
 PRIORS = sorted(
-    (name for name, kind in _named.items() if kind.candidate),
+    (name for name, kind in NAMED.items() if kind.candidate),
     key=lambda name: (name != priors.Gaussian.name, name),
 )
 #: The first is used unless another is better by this many nats: the sparse one may become Gaussian

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Self, cast
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
+from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.errors import InvalidTypeError
 from miniamp.estimators.base import StreamingEstimator, all_or_nothing
-from miniamp.estimators.rows import ACCEPTED, Matrix
 from miniamp.estimators.scoring import class_probabilities, score_labels, score_reweighted
 from miniamp.estimators.settings import LABELS, ModelSettings
 from miniamp.posterior import Posterior
@@ -230,12 +229,12 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
         own = [given.get(label, 1.0) for label in self.classes_.tolist()]
         return np.array([checks.number("class_weight", w, least=0.0) for w in own])
 
-    def _validated(self, X: Given, y: Given, reset: bool) -> tuple[Matrix, NDArray[np.generic]]:
-        both = validate_data(self, X, y, reset=reset, **ACCEPTED)
-        values, labels = cast("tuple[Matrix, NDArray[np.generic]]", both)
+    def _checked_targets(
+        self, target: NDArray[np.generic], y: Given, reset: bool
+    ) -> NDArray[np.generic]:
         try:
-            check_classification_targets(labels)
-            np.unique(labels if labels.dtype.kind == "O" else labels[:1])
+            check_classification_targets(target)
+            np.unique(target if target.dtype.kind == "O" else target[:1])
         except TypeError:  # labels that cannot be compared
             raise InvalidTypeError(
                 "y", "labels of several types", "one type", "make all of them text, or numbers"
@@ -245,7 +244,7 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
             raise checks.refuse(
                 "y", received, "text or whole numbers", "use MiniAMPRegressor for measurements"
             ) from None
-        return values, labels
+        return target
 
     def _targets(self, settings: ModelSettings, y: NDArray[np.generic]) -> Array:
         y, classes = column_or_1d(y), getattr(self, "classes_", None)

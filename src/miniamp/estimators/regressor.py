@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast, overload
+from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import RegressorMixin
-from sklearn.utils import Tags
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.estimators.base import StreamingEstimator
-from miniamp.estimators.rows import ACCEPTED, Matrix
+from miniamp.estimators.rows import ACCEPTED
 from miniamp.estimators.scoring import RowPrediction, score_numbers
 from miniamp.estimators.settings import NUMBERS
 from miniamp.posterior import Posterior
@@ -121,6 +120,7 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
     target_names_in_: NDArray[np.object_]
     _channel = NUMBERS
     _score = score_numbers
+    _accepted: ClassVar[dict[str, Any]] = {**ACCEPTED, "y_numeric": True, "multi_output": True}
 
     @overload
     def predict(self, X: Given, return_std: Literal[False] = False) -> Array: ...
@@ -192,10 +192,9 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
         mean, var = (self._of_targets([one[k] for one in both]) for k in (0, 1))
         return mean, np.sqrt(var)
 
-    def _validated(self, X: Given, y: Given, reset: bool) -> tuple[Matrix, NDArray[np.generic]]:
-        options = {"y_numeric": True, "multi_output": True, **ACCEPTED}
-        both = validate_data(self, X, y, reset=reset, **options)
-        values, target = cast("tuple[Matrix, NDArray[np.generic]]", both)
+    def _checked_targets(
+        self, target: NDArray[np.generic], y: Given, reset: bool
+    ) -> NDArray[np.generic]:
         if issparse(target):
             raise checks.refuse("y", "a sparse matrix", "an array", "use y.toarray()")
         columns = 1 if target.ndim == 1 else target.shape[1]
@@ -205,9 +204,4 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
             self.__dict__.pop("target_names_in_", None)
             if columns > 1 and hasattr(y, "columns"):
                 self.target_names_in_ = np.array([str(name) for name in y.columns], dtype=object)
-        return values, target
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
+        return target

@@ -16,7 +16,7 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import Design, as_design
 from miniamp.errors import InvalidTypeError, MiniampError
-from miniamp.estimators.candidates import PRIORS
+from miniamp.estimators.candidates import NAMED, PRIORS
 from miniamp.estimators.rows import Matrix
 from miniamp.estimators.scoring import Scorer
 from miniamp.evidence import Frame
@@ -218,11 +218,10 @@ def _is_auto(value: Given) -> bool:
 def _prior(given: Given) -> tuple[ScalarPrior, str]:
     """The prior, and its name where its hyper-parameters are to be learned, else ""."""
     if isinstance(given, str):
-        named: dict[str, type[ScalarPrior]] = priors.by_name()
-        if given not in named:
-            names = ", ".join(repr(name) for name in ("auto", *named))
+        if given not in NAMED:
+            names = ", ".join(repr(name) for name in ("auto", *NAMED))
             raise checks.refuse("prior", repr(given), f"{names} or a prior", "choose one")
-        return named[given].default(), given
+        return NAMED[given].default(), given
     if not isinstance(given, ScalarPrior):
         raise InvalidTypeError(
             "prior",

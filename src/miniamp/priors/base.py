@@ -188,6 +188,10 @@ class MeanAndVariance(ScalarPrior):
         self.mean = checks.parameter("mean", mean)
         self.var = checks.parameter("var", var, above=0.0)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return np.broadcast_shapes(self.mean.shape, self.var.shape)
+
     @abstractmethod
     def refitted(
         self, mean: Array, var: Array, weight: Array, free: frozenset[str]

@@ -46,6 +46,9 @@ class Gaussian(MeanAndVariance):
     def is_gaussian(self) -> bool:
         return True
 
+    def typical_power(self, size: int) -> float:
+        return float(np.median(np.square(self.mean) + self.var))
+
     def components(self) -> Components:
         return Components(np.ones(1), self.mean.reshape(1), self.var.reshape(1))
 
@@ -245,7 +248,7 @@ class WithIntercept(BasePrior):
         return self.inner.typical_power(size - 1) if size > 1 else float(self.intercept_var)
 
     def with_intercept_var(self, var: float) -> Self:
-        return self.replaced(intercept_var=var)
+        return type(self)(self.inner, var)
 
     def change_from(self, old: Self) -> float:
         own = abs(self.intercept_var - old.intercept_var) / self.intercept_var

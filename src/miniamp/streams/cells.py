@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array
-from miniamp.streams.pieces import ArrowArray, Cells
+from miniamp.streams.pieces import ArrowArray, Cells, leave_out
 
 #: Texts that mean "no value", in any case; as pandas, R and databases write them.
 MISSING_TEXTS = frozenset(
@@ -300,7 +300,7 @@ def refuse_unclear(name: str, columns: Sequence[Cells]) -> None:
             f"column {name!r}",
             f"dates such as {first!r}, which may begin with the day or the month",
             "dates with the year first, such as 2024-12-31",
-            f"convert them, or leave them out with {{keep=['{name}']|{name}}}",
+            f"convert it, or {leave_out(name)}",
         )
 
 

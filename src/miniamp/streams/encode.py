@@ -31,6 +31,7 @@ from miniamp.streams.pieces import (
     Numbers,
     Piece,
     TablePiece,
+    leave_out,
 )
 from miniamp.streams.schema import CATEGORY, HASHED, NUMBER, Column, Reference, Schema, absent
 
@@ -211,12 +212,6 @@ class Encoder:
             ) from None
 
 
-def without(name: str, *, words: bool) -> str:
-    """What to do about a column that should be no feature, or one of words."""
-    text = f"leave it out with {{keep=['{name}']|{name}}}"
-    return text + (f", or hash its words with {{hashed=dict({name}=8)|{name}=8}}" if words else "")
-
-
 def with_vocabulary(schema: Schema, head: Sequence[Piece], reference: Reference) -> Schema:
     """The schema with its open vocabularies fixed by the first rows, sorted."""
     found: dict[str, list[str]] = {}
@@ -230,7 +225,7 @@ def with_vocabulary(schema: Schema, head: Sequence[Piece], reference: Reference)
                     f"column {column.name!r}",
                     f"{len(words)} different texts in {sum(t.rows for t in tables)} rows",
                     f"at most {MOST_CATEGORIES} categories",
-                    without(column.name, words=True),
+                    leave_out(column.name, words=True),
                 )
             found[column.name] = words
     return schema.with_categories(found, reference)
@@ -255,11 +250,11 @@ def known_targets(head: Sequence[Piece], schema: Schema) -> NDArray[np.generic] 
 
 
 def features(
-    block: Block, schema: Schema, unknown: str, told: set[str], locator: RowLocator
+    block: Block, schema: Schema, unknown: str, reported: set[str], locator: RowLocator
 ) -> Numbers:
     """Numbers, indicators and parts of dates side by side, in the schema's order; none hashed.
 
-    Columns that had an unknown category, where that is no error, are added to `told`.
+    Columns that had an unknown category, where that is no error, are added to `reported`.
     A missing category is NaN in all its indicators, so that filling by the mean puts the
     frequencies seen so far there.
     """
@@ -276,7 +271,7 @@ def features(
             X[:, at:end] = own[:, None] if column.kind == NUMBER else expanded(own, column.parts)
             number += 1
         else:
-            _set_indicators(X[:, at:end], column, block, unknown, told, locator)
+            _set_indicators(X[:, at:end], column, block, unknown, reported, locator)
         at = end
     return X
 
@@ -286,7 +281,7 @@ def _set_indicators(
     column: Column,
     block: Block,
     unknown: str,
-    told: set[str],
+    reported: set[str],
     locator: RowLocator,
 ) -> None:
     words = column.categories or ()
@@ -297,7 +292,7 @@ def _set_indicators(
             X[i, j] = 1.0
         elif cell is None:
             X[i] = np.nan
-        elif cell != column.reference and column.name not in told:
+        elif cell != column.reference and column.name not in reported:
             more = f" and {len(words) - 5} more" if len(words) > 5 else ""
             error = checks.refuse(
                 f"{locator.of(int(block.numbers[i]))}, column {column.name!r}",
@@ -307,7 +302,7 @@ def _set_indicators(
             )
             if unknown == "error":
                 raise error
-            told.add(column.name)
+            reported.add(column.name)
             if unknown == "warn":
                 about = f"{error.argument}: {error.received} is not {error.expected}"
                 done = (
@@ -356,5 +351,5 @@ def advise(first: Block, schema: Schema, rows: int) -> None:
 
 
 def _warn(name: str, what: str) -> None:
-    remedy = without(name, words="counts" not in what)
+    remedy = leave_out(name, words="counts" not in what)
     warnings.warn(MiniampWarning(f"column {name!r} {what}; {remedy}"), stacklevel=2)

@@ -207,3 +207,9 @@ def too_short(name: str, rows: int, start: int) -> InvalidInputError:
     return checks.refuse(
         name, f"{rows} rows", f"more than the {start} to skip", "give the same source or start over"
     )
+
+
+def leave_out(name: str, *, words: bool = False) -> str:
+    """The remedy for a column that should be no feature, or one of words."""
+    text = f"leave it out with {{keep=['{name}']|{name}}}"
+    return text + (f", or hash its words with {{hashed=dict({name}=8)|{name}=8}}" if words else "")

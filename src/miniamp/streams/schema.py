@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self, TypeAlias
 
+import numpy as np
+
 from miniamp import checks
 from miniamp.errors import InvalidInputError, InvalidTypeError, MiniampWarning, printable
 from miniamp.streams.cells import (
@@ -210,6 +212,9 @@ class ReadOptions:
     left_out: tuple[str, ...] = ()  #: columns that are features only where `columns` lists them
     hashed: Mapping[str, int] = field(default_factory=dict)  #: bits of the columns that are hashed
     reference: Reference = None  #: the categories that have no indicator, by column
+    missing: str = "error"  #: what to do where a value is missing
+    unknown: str = "error"  #: what to do with a category that is not in the vocabulary
+    dtype: np.dtype[np.float64] = field(default_factory=lambda: np.dtype(np.float64))  #: of X
 
 
 def infer_schema(head: Sequence[Piece], options: ReadOptions, source: str) -> Schema:

@@ -1,21 +1,28 @@
-"""A stream: batches of exactly k rows, each with the state to resume from."""
+"""`open_stream`: batches of exactly k rows, each with the state to resume from."""
 
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
+from numbers import Integral
+from typing import cast
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike
 
 from miniamp import checks
-from miniamp.arrays import Array
-from miniamp.errors import InvalidInputError
+from miniamp.arrays import Array, Given
+from miniamp.errors import InvalidInputError, InvalidTypeError
+from miniamp.streams.blocks import (
+    RULES,
+    RunningMean,
+    Shuffle,
+    StreamBatch,
+    read_blocks,
+    rebatch,
+)
 from miniamp.streams.encode import (
-    Block,
     Encoder,
     RowLocator,
     advise,
@@ -24,84 +31,23 @@ from miniamp.streams.encode import (
     with_hashed,
     with_vocabulary,
 )
-from miniamp.streams.missing import RunningMean, handle_missing
-from miniamp.streams.pieces import Mark, Numbers, Piece, Source, rows_per_piece
+from miniamp.streams.pieces import Mark, Piece, Source, rows_per_piece
 from miniamp.streams.schema import (
+    MOST_BITS,
     ReadOptions,
+    Reference,
     Schema,
+    checked_schema,
     first_rows,
     infer_schema,
     with_target,
 )
+from miniamp.streams.sources import source_of
 
 #: Rows that the schema and its vocabularies are made from, where they can be read again: files are
 #: often sorted by a column, and of 8 that were tried, 4 had a category or class after the first
 #: batch that was not in it. Fewer of wide tables, to be read in one piece.
 HEAD_ROWS = 10_000
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StreamBatch:
-    """Exactly k rows of a stream; only the last batch may be shorter.
-
-    Attributes
-    ----------
-    X : (k, N) array or scipy CSR array
-        The features.
-    y : (k,) array or None
-        The targets: float64, or text for a target of labels; None without a target.
-    position : int
-        Rows of the source consumed so far, dropped ones included: resume from here.
-    schema : Schema
-        How the columns became features.
-    means : tuple of two (N,) arrays, or None
-        Counts and totals behind the running means, where missing values are filled by those.
-    numbers : (k,) array of int
-        The rows of the source that these are, counted from 0.
-    kept : dict
-        Columns that are carried along as text, (k,) objects each.
-    mark : dict, optional
-        What a source with an address resumes from: the last key, or the offsets.
-    begun : pair of int
-        Of rows in random order, those of the last window that were given out, and its rows; 0 if it
-        is at its end. The position is then the beginning of that window.
-    head : (m,) array or None
-        Of the first batch, the targets of all rows that the schema was made from: classes that come
-        later in a sorted file are among them.
-    """
-
-    X: Numbers
-    y: NDArray[np.generic] | None
-    position: int
-    schema: Schema
-    means: tuple[Array, Array] | None = None
-    numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    kept: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
-    mark: Mark | None = None
-    begun: tuple[int, int] = (0, 0)
-    head: NDArray[np.generic] | None = None
-
-    @property
-    def rows(self) -> int:
-        """The number k of rows."""
-        return int(self.X.shape[0])
-
-    @property
-    def feature_names(self) -> Sequence[str]:
-        """The names of the columns of X."""
-        return self.schema.feature_names
-
-    def state(self) -> dict[str, object]:
-        """All that `open_stream(..., resume=state)` needs to continue after this batch, exactly."""
-        means = None if self.means is None else {"count": self.means[0], "total": self.means[1]}
-        more: dict[str, object] = {} if self.mark is None else {"mark": self.mark}
-        more |= {"shuffle": list(self.begun)} if any(self.begun) else {}
-        return {"position": self.position, "schema": self.schema.to_dict(), "means": means, **more}
-
-    def __repr__(self) -> str:
-        return (
-            f"StreamBatch({self.rows} rows x {self.X.shape[1]} features, position={self.position})"
-        )
 
 
 class Stream:
@@ -115,24 +61,14 @@ class Stream:
         source: Source,
         options: ReadOptions,
         batch_size: int,
-        missing: str,
-        unknown: str,
         schema: Schema | None,
         start: int,
         means: Mapping[str, Array] | None,
-        dtype: np.dtype[np.float64],
         order: Callable[[], Shuffle] | None = None,
     ) -> None:
-        self._order = order
-        self.source = source
-        self.batch_size = batch_size
-        self.start = start
-        self._options = options
-        self._missing = missing
-        self._unknown, self._told = unknown, set[str]()
-        self._schema = schema
-        self._means = means
-        self._dtype = dtype
+        self.source, self.batch_size, self.start = source, batch_size, start
+        self._options, self._schema, self._means, self._order = options, schema, means, order
+        self._reported: set[str] = set()  # columns with an unknown category
         self._begun: Iterator[StreamBatch] | None = None
         self._used = False
         if source.rereadable:
@@ -201,22 +137,21 @@ class Stream:
             raise
         if schema is None:
             return
-        encoder = Encoder(schema, self._dtype, locator, self._options.keep)
-        blocks = (
-            handle_missing(encoder.block(first, piece), self._missing, schema, locator)
-            for first, piece in locator.numbered(itertools.chain(head, pieces), self.start)
-        )
-        mean = RunningMean(self._means) if self._missing == "mean" else None
+        options = self._options
+        encoder = Encoder(schema, options.dtype, locator, options.keep)
+        read = itertools.chain(head, pieces)
+        blocks = read_blocks(read, self.start, encoder, options.missing)
+        mean = RunningMean(self._means) if options.missing == "mean" else None
         order = None if self._order is None else self._order()
         unread, targets = self._schema is None, known_targets(known, schema)
         if not schema.complete:
-            schema = with_vocabulary(schema, known, self._options.reference)
+            schema = with_vocabulary(schema, known, options.reference)
         self._schema = schema
         for block in rebatch(blocks if order is None else order.blocks(blocks), self.batch_size):
             if unread:
                 advise(block, schema, sum(piece.rows for piece in known))
                 unread = False
-            X = features(block, schema, self._unknown, self._told, locator)
+            X = features(block, schema, options.unknown, self._reported, locator)
             if mean is not None and isinstance(X, np.ndarray):
                 X = mean.filled(X, schema.feature_names)
             X = with_hashed(X, block, schema)
@@ -270,97 +205,170 @@ class Stream:
         return f"Stream({self.source.name}, batch_size={self.batch_size})"
 
 
-def rebatch(blocks: Iterable[Block], k: int, first: int | None = None) -> Iterator[Block]:
-    """The same rows, k at a time, the last block shorter; holds one batch and one block at most.
-
-    The first block may have another size.
-
-    Examples
-    --------
-    >>> def block(begin, end):
-    ...     return Block(np.arange(begin, end), np.zeros((end - begin, 2)), {}, None)
-    >>> [b.rows for b in rebatch([block(0, 3), block(3, 10), block(10, 11)], 4)]
-    [4, 4, 3]
-    """
-    held: list[Block] = []
-    rows, size = 0, first or k
-    for block in blocks:
-        begin = 0
-        while rows + block.rows - begin >= size:
-            end = begin + size - rows
-            yield _joined([*held, block.at(slice(begin, end))])
-            held, rows, begin, size = [], 0, end, k
-        if begin < block.rows:
-            held.append(block.at(slice(begin, None)) if begin else block)
-            rows += block.rows - begin
-    if held:
-        yield _joined(held)
-
-
-def _joined(blocks: list[Block]) -> Block:
-    """One block of all their rows, in order."""
-    first = blocks[0]
-    if len(blocks) == 1:
-        return first
-    dense = [block.X for block in blocks if isinstance(block.X, np.ndarray)]
-    targets = [block.y for block in blocks if block.y is not None]
-    return Block(
-        np.concatenate([block.numbers for block in blocks]),
-        np.concatenate(dense) if dense else sp.vstack([b.X for b in blocks], format="csr"),
-        {name: np.concatenate([block.texts[name] for block in blocks]) for name in first.texts},
-        np.concatenate(targets) if targets else None,
-        {name: np.concatenate([block.kept[name] for block in blocks]) for name in first.kept},
-    )
-
-
-class Shuffle:
-    """Rows in a random order within windows of some rows, one window after the other.
-
-    The order follows from the seed and the place of the window, so that a window which is read
-    again has the same order: a state needs no rows, only where the window begins.
+def open_stream(
+    source: Given,
+    target: Given = None,
+    batch_size: int = 1000,
+    *,
+    columns: Collection[str | int] | None = None,
+    categorical: str | Collection[str] = "auto",
+    missing: str = "error",
+    unknown: str = "error",
+    schema: Schema | Mapping[str, object] | None = None,
+    labels: bool | str = "auto",
+    start: int = 0,
+    resume: Mapping[str, object] | None = None,
+    keep: Collection[str] = (),
+    hashed: Mapping[str, int] | None = None,
+    reference: Reference = None,
+    shuffle: int = 0,
+    seed: int = 0,
+    dtype: DTypeLike = np.float64,
+    **options: Given,
+) -> Stream:
+    """A stream of batches of exactly `batch_size` rows, in bounded memory; the last may be shorter.
 
     Parameters
     ----------
-    size : int
-        Rows per window.
-    seed : int
-        Of the order.
+    source : str, path, array, frame, table or iterable
+        A file of CSV, Parquet, Arrow IPC, NPY, NPZ, LIBSVM or JSON lines (text also gzipped), a
+        folder or glob pattern or list of such files, "-" for standard input (CSV or JSON lines), a
+        pandas or polars DataFrame, a pyarrow Table, a dense or scipy sparse array, a pair (X, y),
+        or any iterable of (X, y), of rows, of dicts or of frames; a function without arguments that
+        returns such an iterable makes it readable more than once. Or an address: "sql:SELECT ...",
+        "redis://host:port/stream", "kafka://broker:port/topic".
+    target : str, int, array or None
+        The column to predict, by name or number; the targets themselves, for an array or frame; or
+        None to read features only.
+    batch_size : int
+        The number k of rows per batch.
+    columns : list of str or int, optional
+        The feature columns, in this order; all but the target by default. Columns are found by name
+        in every file, whatever their order there, and further ones are ignored.
+    categorical : "auto" or list of str
+        Columns to turn into one indicator feature per category. "auto" takes those where the first
+        rows have text and no number. Dates, by type or as ISO text, become days since 2000, season,
+        weekday and time of day, as far as these vary, unless they are listed here.
+    missing : "error", "mean" or "drop"
+        What to do where a value is missing: stop, naming row and column; fill in the running mean
+        of the column; or leave the row out. Masked values of a masked array are missing.
+    unknown : "error", "warn" or "ignore"
+        What to do with a category that is not in the vocabulary: stop, naming row, column and
+        value; or set all indicators of the column to zero, with or without a warning per column.
+    schema : Schema, its dict, or dict of column name to categories, optional
+        Fixes the vocabularies, or all of the reading; by default the first 10,000 rows do (fewer of
+        wide tables); of a pipe, the first batch.
+    labels : bool or "auto"
+        Whether to keep the target as text; "auto" does where the first rows have one that is no
+        number.
     start : int
-        Number of the first row.
-    begun : pair of int
-        Rows of the first window that were given out before, and how many it had then; 0 if new.
+        Rows to skip at the beginning.
+    resume : dict, optional
+        What `batch.state()` gave: continue after that batch, bit for bit as if never stopped.
+    keep : list of str
+        Columns that are no features, and are given as text in `batch.kept`.
+    hashed : dict of str to int, optional
+        For columns of an open vocabulary, the number of bits: each of their words is a signed count
+        in one of 2^bits features (scikit-learn's FeatureHasher). Beyond 4096 features X is sparse.
+    reference : dict of str to str, or "first", optional
+        For columns of categories, the one without an indicator, with which the others are compared.
+    shuffle : int
+        Rows that are put in random order together, window after window; 0 keeps the order.
+    seed : int
+        Of that order.
+    dtype : float64 or float32
+        Type of X.
+    **options
+        `format` ("csv", "parquet", ...) where the name does not show it; `delimiter` and `header`
+        for CSV; `n_features` and `zero_based` for LIBSVM; `database` and `key` for SQL;
+        `idle_seconds` and `rows`, after which to stop, for Redis and Kafka.
 
     Examples
     --------
-    >>> block = Block(np.arange(6), np.zeros((6, 1)), {}, None)
-    >>> shuffle = Shuffle(4, seed=0, start=0)
-    >>> [sorted(b.numbers.tolist()) for b in shuffle.blocks([block])], shuffle.place(5)
-    ([[0, 1, 2, 3], [4, 5]], (4, (1, 2)))
+    >>> import numpy as np
+    >>> from miniamp.streams import open_stream
+    >>> rows = [{"age": a, "city": c, "y": a % 2} for a, c in zip(range(5), "ABABA")]
+    >>> stream = open_stream(rows, target="y", batch_size=2)
+    >>> stream.feature_names
+    ('age', 'city=A', 'city=B')
+    >>> [(batch.rows, batch.position) for batch in stream]
+    [(2, 2), (2, 4), (1, 5)]
     """
+    checks.choice("missing", missing, RULES)
+    checks.choice("unknown", unknown, ("error", "warn", "ignore"))
+    checks.choice("labels", labels, (True, False, "auto"))
+    size = checks.count("batch_size", batch_size)
+    known = checked_schema(schema)
+    begin = checks.count("start", start, least=0)
+    means, mark, begun = None, None, (0, 0)
+    if resume is not None:
+        begin, known, means, mark, begun = _resumed(resume)
+    named = _column_name(target)
+    found = source_of(source, named, None if named is not None else target, size, options)
+    found.resume(begin, mark)
+    kept = tuple(str(name) for name in _listed("keep", keep) or ())
+    read = ReadOptions(
+        target=named,
+        columns=_listed("columns", columns),
+        categorical="auto"
+        if isinstance(categorical, str) and categorical == "auto"
+        else frozenset(str(c) for c in _listed("categorical", categorical) or ()),
+        labels=labels,
+        vocabularies=known if isinstance(known, dict) else {},
+        keep=kept,
+        left_out=kept if found.key is None else (*kept, found.key),
+        hashed={
+            name: checks.count(f"hashed, column {name!r}", bits, most=MOST_BITS)
+            for name, bits in (hashed or {}).items()
+        },
+        reference=reference,
+        missing=missing,
+        unknown=unknown,
+        dtype=_checked_dtype(dtype),
+    )
+    order = None
+    if checks.count("shuffle", shuffle, least=0):
+        order = partial(Shuffle, shuffle, checks.count("seed", seed, least=0), begin, begun)
+    full = known if isinstance(known, Schema) else None
+    return Stream(found, read, size, full, begin, means, order)
 
-    def __init__(self, size: int, seed: int, start: int, begun: tuple[int, int] = (0, 0)) -> None:
-        self.size, self._seed, self._start, self._begun = size, seed, start, begun
-        self._windows: deque[tuple[int, int, int, int]] = deque()
-        self._given = 0
 
-    def blocks(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """The rows of the blocks, a window at a time."""
-        skip, first = self._begun
-        for window in rebatch(blocks, self.size, first or self.size):
-            begin, end = self._start, int(window.numbers[-1]) + 1
-            order = np.random.default_rng([self._seed, begin]).permutation(window.rows)
-            self._windows.append((begin, end, window.rows, skip))
-            yield window.at(order[skip:])
-            self._start, skip = end, 0
+def _resumed(
+    state: Mapping[str, Given],
+) -> tuple[int, Schema, Mapping[str, Array] | None, Mark | None, tuple[int, int]]:
+    schema = state.get("schema") if hasattr(state, "keys") else None
+    if not isinstance(schema, (Schema, Mapping)) or not {"position", "means"} <= state.keys():
+        raise checks.refuse("resume", f"{state!r:.60}", "what batch.state() gives", "pass that")
+    known = schema if isinstance(schema, Schema) else Schema.from_dict(schema)
+    means = cast("Mapping[str, Array] | None", state["means"])
+    mark = cast("Mark | None", state.get("mark"))
+    skip, rows = cast("tuple[int, int]", state.get("shuffle", (0, 0)))
+    begin = checks.count("resume: position", state["position"], least=0)
+    return begin, known, means, mark, (skip, rows)
 
-    def place(self, rows: int) -> tuple[int, tuple[int, int]]:
-        """Where to start, and with which `begun`, after so many more rows were given out."""
-        begin, end, size, skip = self._windows[0]
-        self._given += rows
-        while self._given > size - skip:
-            self._given -= size - skip
-            self._windows.popleft()
-            begin, end, size, skip = self._windows[0]
-        if self._given == size - skip:
-            return end, (0, 0)
-        return begin, (skip + self._given, size)
+
+def _column_name(target: Given) -> str | int | None:
+    """The target where it is a column's name or number; None where it is none, or the targets."""
+    if isinstance(target, bool):
+        return None
+    if isinstance(target, Integral):
+        return int(target)
+    return target if isinstance(target, str) else None
+
+
+def _listed(name: str, given: Given) -> tuple[str | int, ...] | None:
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidTypeError(name, repr(given), "a list of columns", f"write [{given!r}]")
+    return tuple(int(c) if isinstance(c, Integral) else str(c) for c in given)
+
+
+def _checked_dtype(dtype: DTypeLike) -> np.dtype[np.float64]:
+    try:
+        chosen = np.dtype(dtype)
+    except TypeError:
+        chosen = np.dtype(object)
+    if chosen not in (np.float64, np.float32):
+        raise checks.refuse("dtype", repr(dtype), "float64 or float32", "choose one")
+    return cast("np.dtype[np.float64]", chosen)
