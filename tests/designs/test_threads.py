@@ -7,9 +7,13 @@ import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
+from miniamp import MiniAMPRegressor
 from miniamp.designs import threads
+from miniamp.estimators import targets
 
 
 @pytest.fixture
@@ -86,3 +90,26 @@ def test_a_forked_process_makes_its_own_threads():
         warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads: the point here
         with multiprocessing.get_context("fork").Pool(1) as pool:
             assert pool.apply_async(two_shares).get(timeout=30) == [1, 2]
+
+
+def threads_of_blas():
+    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+
+@pytest.mark.parametrize(("shape", "expected"), [((500, 100), 1), ((2000, 500), 2)])
+def test_small_batches_take_one_thread_of_blas(shape, expected, monkeypatch):
+    """On a busy machine the second thread of OpenBLAS makes them ten times slower."""
+    seen = []
+
+    def one_target(*arguments, learn=targets._one_target):
+        seen.append(threads_of_blas())
+        return learn(*arguments)
+
+    monkeypatch.setattr(targets, "_one_target", one_target)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=shape)
+    y = X @ rng.normal(size=shape[1]) + rng.normal(size=len(X))
+    with threadpool_limits(limits=2, user_api="blas"):
+        MiniAMPRegressor().partial_fit(X, y)
+        assert threads_of_blas() == {2}
+    assert seen == [{expected}]

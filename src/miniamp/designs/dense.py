@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
-from functools import cached_property
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache, cached_property
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +23,11 @@ from miniamp.kernel import read_only
 #: A matrix of at most this many bytes is still in the last level of the cache on the way back, so
 #: that with scalar variances two products of BLAS over all rows beat a sweep by blocks.
 IN_CACHE = 24 << 20
+
+#: Multiplications of a batch between which BLAS gets one thread. Fewer stay in one by themselves,
+#: more take over 10 ms. Between them a second thread saves little on an idle machine, and on a busy
+#: one OpenBLAS's threads wait for each other: eigh of 100 x 100 numbers takes 180 ms, not 3.
+ONE_THREAD = 1e4, 1e8
 
 #: Below this many entries NumPy is done before a compiled sweep has begun.
 WORTH_COMPILING = 1 << 15
@@ -253,3 +261,22 @@ def describe_columns(Phi: NDArray[np.floating]) -> str:
     if np.median(centre) > 3.0 * np.median(spread) / np.sqrt(len(Phi)):
         found.append("the columns have means far from zero")
     return "; ".join(found)
+
+
+def blas_threads(shape: tuple[int, int]) -> AbstractContextManager[object]:
+    """A context in which BLAS has one thread if a design of this shape is too small for more.
+
+    Without threadpoolctl, which scikit-learn brings along, it has those it had.
+    """
+    least, most = ONE_THREAD
+    small = least < shape[0] * shape[1] * min(shape) < most
+    return _blas().limit(limits=1) if small and _blas() else nullcontext()
+
+
+@cache
+def _blas() -> Any:
+    try:
+        found = importlib.import_module("threadpoolctl").ThreadpoolController()
+    except ImportError:
+        return None
+    return found.select(user_api="blas")

@@ -14,7 +14,7 @@ from miniamp import channels
 from miniamp.absorb import absorb, iterated
 from miniamp.arrays import Array
 from miniamp.designs import Design
-from miniamp.designs.dense import Dense
+from miniamp.designs.dense import Dense, blas_threads
 from miniamp.errors import ConflictError, ConflictWarning
 from miniamp.estimators.history import prior_of
 from miniamp.estimators.rows import Matrix, Rows
@@ -62,7 +62,8 @@ def absorbed(
     """
     together = joint(models)
     if together is not None:
-        return _absorbed_together(together, settings, design, rows)
+        with blas_threads(design.shape):
+            return _absorbed_together(together, settings, design, rows)
     products: dict[bytes, Array] | None = {} if len(models) > 1 else None
 
     @functools.cache
@@ -73,7 +74,7 @@ def absorbed(
 
     learned, infos = [], []
     forget = rows.kept(settings.forget, settings.auto_forget)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), blas_threads(design.shape):
         # A second attempt is recorded in the history as a remedy.
         warnings.simplefilter("ignore", ConflictWarning)
         for model, y in zip(models, Y.T, strict=True):
@@ -244,13 +245,14 @@ def predictions(
 ) -> list[RowPrediction]:
     """Predictions for rows, one per target of these zeros and units, or one score per class."""
     together = joint(models)
-    if together is None:
-        return [
-            RowPrediction.of(model, *project(model.posterior, design), unit)
-            for model, unit in zip(models, units, strict=True)
-        ]
+    with blas_threads(design.shape):
+        if together is None:
+            return [
+                RowPrediction.of(model, *project(model.posterior, design), unit)
+                for model, unit in zip(models, units, strict=True)
+            ]
+        omega, V = together.scores(design)
     channel, certain = channels.Softmax(), np.full(design.shape[0], np.inf)
-    omega, V = together.scores(design)
     return [RowPrediction(channel, o, v, certain) for o, v in zip(omega.T, V.T, strict=True)]
 
 

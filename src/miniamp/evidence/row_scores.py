@@ -145,7 +145,7 @@ def _row_variances(lower: Array, rows: Array) -> Array:
     out = np.empty(len(rows))
     for i in range(0, len(rows), BLOCK):
         part = slice(i, i + BLOCK)
-        root = linalg.solve_triangular(lower, rows[part].T, lower=True, check_finite=False)
+        root = solved(lower, rows[part].T)
         out[part] = np.einsum("ij,ij->j", root, root)
     return out
 
