@@ -129,6 +129,7 @@ class Shuffle:
 def handle_missing(block: Block, rule: str, schema: Schema, locator: RowLocator) -> Block:
     """The block with its missing values refused, dropped, or left as NaN for the mean to fill.
 
+    Rows without a target are dropped with those of the rule "drop", and with the rule "mean".
     Infinite values are no missing values: they are refused under every rule.
     """
     no_target = np.zeros(block.rows, dtype=bool) if block.y is None else _missing(block.y)
@@ -151,15 +152,14 @@ def handle_missing(block: Block, rule: str, schema: Schema, locator: RowLocator)
     if rule == "drop":
         return block.at(~(gaps | no_target))
     dense = isinstance(block.X, np.ndarray)
-    hit = no_target if rule == "mean" and dense else gaps | no_target
-    if not hit.any():
-        return block
-    row = int(np.argmax(hit))
+    if rule == "mean" and dense:  # there is nothing to learn from a row without a target
+        return block.at(~no_target)
+    row = int(np.argmax(gaps | no_target))
     empty = [names[int(j)] for j in columns[rows == row]]
     empty += [name for name, cells in lacking.items() if cells[row]]
     place, expected = locator.of(int(block.numbers[row])), "a number or category"
     remedy = "drop such rows with {missing=drop}"
-    if no_target[row] and (rule == "mean" or not empty):
+    if no_target[row] and not empty:
         place += ", target" if schema.target is None else f", target {schema.target!r}"
         expected = "a value"
     else:
