@@ -31,7 +31,10 @@ FORMED_BYTES = 1 << 30
 NO_NUMBERS = (str, bytes, date, timedelta, np.datetime64, np.timedelta64)
 
 #: The extra that has a package, where it is not `streams`.
-EXTRAS = {"duckdb": "sql", "redis": "redis", "confluent_kafka": "kafka", "sklearn": "sklearn"}
+EXTRAS = {
+    "duckdb": "sql", "redis": "redis", "confluent_kafka": "kafka", "sklearn": "sklearn",
+    "matplotlib": "report", "plotly": "report",
+}
 
 
 def refuse(name: str, received: object, expected: str, remedy: str) -> InvalidInputError:

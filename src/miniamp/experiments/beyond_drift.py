@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
 from miniamp import channels, priors, theory
 from miniamp.absorb import Stop, absorb
-from miniamp.channels import Channel
 from miniamp.designs import Averaged
 from miniamp.evidence import Batch
 from miniamp.experiments import look
 from miniamp.experiments.figure import Figure, Scale, Tables, Task, every
-from miniamp.experiments.streaming import MINI_AMP, THEORY, seeded
-from miniamp.experiments.tables import Claim, Row, medians
+from miniamp.experiments.streaming import MINI_AMP, THEORY, Setup, seeded
+from miniamp.experiments.tables import Claim, Row, beyond, medians
 from miniamp.posterior import Posterior
-from miniamp.priors import ScalarPrior
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
 
 ALPHA_B = 0.5
 FACTORS = (0.5, 0.7, 0.8, 0.9, 0.95)
@@ -32,48 +27,44 @@ COUNTED = 10
 CLOSE, CLOSE_QUICK = 0.1, 0.25
 
 
-class DriftModel(NamedTuple):
+@dataclass(frozen=True)
+class Drifting(Setup):
     """A prior, a channel, and how the coefficients move."""
 
-    title: str
-    prior: ScalarPrior
-    channel: Channel
     drift: float
     replaced: bool
 
 
+#: Noise of the two, and the sparse prior.
+LOUD, QUIET = channels.Gaussian(var=0.1), channels.Gaussian(var=0.01)
+SPARSE = priors.GaussBernoulli(rho=0.2)
 MODELS = {
-    "gradual": DriftModel(
-        "Gaussian, gradual", priors.Gaussian(), channels.Gaussian(var=0.1), 0.02, False
-    ),
-    "replaced": DriftModel(
-        "sparse, replaced", priors.GaussBernoulli(rho=0.2), channels.Gaussian(var=0.01), 0.04, True
-    ),
+    "gradual": Drifting("Gaussian, gradual", priors.Gaussian(), LOUD, 0.02, replaced=False),
+    "replaced": Drifting("sparse, replaced", SPARSE, QUIET, 0.04, replaced=True),
 }
 
 
 def tasks(scale: Scale) -> list[Task]:
     """Theory, then one task for each model, factor and seed."""
-    size = scale.choose(2000, 300)
-    factors = scale.choose(FACTORS, (0.7, 0.9))
-    return every(
-        "errors", predicted, model=MODELS, points=scale.choose(40, 9)
-    ) + every(
-        "errors", simulated,
-        seed=scale.realisations(10, 2), model=MODELS, forget=factors, size=size,
-    )  # fmt: skip
+    factors, size = scale.choose(FACTORS, (0.7, 0.9)), scale.choose(2000, 300)
+    seeds = scale.realisations(10, 2)
+    return every("errors", predicted, model=MODELS, points=scale.choose(40, 9)) + every(
+        "errors", simulated, seed=seeds, model=MODELS, forget=factors, size=size
+    )
 
 
 def predicted(model: str, points: int) -> list[Row]:
     """Long-run errors for factors on a grid and at those simulated, and the best one."""
     what = MODELS[model]
-    given = what.prior, what.channel, ALPHA_B, what.drift
-    rows: list[Row] = []
-    for forget in sorted({*np.linspace(0.4, 0.97, points).tolist(), *FACTORS}):
-        found = theory.long_run(*given, forget, what.replaced)
-        rows.append({"kind": THEORY, "model": model, "forget": forget, "mse": found.mse})
-    best = theory.best_forget(*given, what.replaced)
-    return [*rows, {"kind": BEST, "model": model, "forget": best.forget, "mse": best.mse}]
+    given = *what.model, ALPHA_B, what.drift
+    found = [
+        (THEORY, theory.long_run(*given, forget, what.replaced))
+        for forget in sorted({*np.linspace(0.4, 0.97, points).tolist(), *FACTORS})
+    ]
+    found.append((BEST, theory.best_forget(*given, what.replaced)))
+    return [
+        {"kind": kind, "model": model, "forget": run.forget, "mse": run.mse} for kind, run in found
+    ]
 
 
 def simulated(model: str, forget: float, seed: int, size: int) -> list[Row]:
@@ -93,19 +84,17 @@ def simulated(model: str, forget: float, seed: int, size: int) -> list[Row]:
     return [{"kind": MINI_AMP, "model": model, "forget": forget, "seed": seed, "mse": mse}]
 
 
-def draw(tables: Tables) -> Canvas:
+def draw(tables: Tables) -> look.Canvas:
     """Long-run error against the factor, one panel for each model."""
-    table = tables["errors"]
     made, axes = look.figure(8.0, 3.8, len(MODELS))
     for ax, (name, model), mark in zip(axes, MODELS.items(), "ab", strict=True):
-        line, style = table.where(kind=THEORY, model=name), look.style(0)
+        own, style = tables["errors"].where(model=name), look.style(0)
+        line, best = own.where(kind=THEORY), own.where(kind=BEST)
         ax.plot(line["forget"], line["mse"], color=style.colour, label="theory")
-        factors, *quartiles = medians(table.where(kind=MINI_AMP, model=name), "forget", "mse")
+        factors, *quartiles = medians(own.where(kind=MINI_AMP), "forget", "mse")
         look.bars(ax, factors, quartiles, style, zorder=3)
-        best = table.where(kind=BEST, model=name)
         ax.plot(best["forget"], best["mse"], "*", color="black", ms=12, label="best_forget")
-        ax.set_yscale("log")
-        ax.set_xlabel("kept per batch (forget)")
+        ax.set(yscale="log", xlabel="kept per batch (forget)")
         look.letter(ax, mark, model.title)
         look.plain_log(ax)
     axes[0].set_ylabel("mean squared error, long run")
@@ -119,19 +108,12 @@ def judge(tables: Tables, scale: Scale) -> list[Claim]:
     for name, model in MODELS.items():
         own = tables["errors"].where(model=name)
         factors, median, _, _ = medians(own.where(kind=MINI_AMP), "forget", "mse")
-        line = own.where(kind=THEORY)
+        line, best = own.where(kind=THEORY), own.where(kind=BEST)["forget"][0]
         expected = np.array([line["mse"][np.argmin(np.abs(line["forget"] - f))] for f in factors])
         off = float(np.max(np.abs(np.log10(median / expected))))
-        best = own.where(kind=BEST)
-        found.append(
-            Claim(
-                "beyond f",
-                f"long-run error of a drifting stream, {model.title}",
-                "not in the paper",
-                f"within {off:.3f} decades; best factor {best['forget'][0]:.2f}",
-                off < (CLOSE_QUICK if scale.quick else CLOSE),
-            )
-        )
+        what = f"long-run error of a drifting stream, {model.title}"
+        ours = f"within {off:.3f} decades; best factor {best:.2f}"
+        found.append(beyond("f", what, ours, off < scale.choose(CLOSE, CLOSE_QUICK)))
     return found
 
 

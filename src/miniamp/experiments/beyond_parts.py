@@ -2,102 +2,66 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from miniamp import channels, priors, theory
-from miniamp.channels import Channel
 from miniamp.experiments import look
 from miniamp.experiments.figure import Figure, Scale, Tables, Task, every
-from miniamp.experiments.streaming import MINI_AMP, THEORY, curve_rows, realisation
-from miniamp.experiments.tables import CLOSE, CLOSE_QUICK, Claim, Row, Table, deviation
-from miniamp.priors import ScalarPrior
+from miniamp.experiments.streaming import MINI_AMP, THEORY, Setup, curve_rows, realisation
+from miniamp.experiments.tables import CLOSE, CLOSE_QUICK, Claim, Row, beyond, deviation
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
-    from matplotlib.lines import Line2D
+#: Batch sizes and how they are drawn.
+SIZES, ALPHA_MAX = {0.25: "-", 0.5: "--", 1.0: "-."}, 4.0
 
-SIZES, ALPHA_MAX = (0.25, 0.5, 1.0), 4.0
-
-
-class PartModel(NamedTuple):
-    """A prior and a channel."""
-
-    title: str
-    prior: ScalarPrior
-    channel: Channel
-
-
+SPARSE, NOISY = priors.GaussBernoulli(rho=0.3, var=30.0), channels.Gaussian(var=0.01)
 MODELS = {
-    "logistic": PartModel(
-        "logistic, sparse weights",
-        priors.GaussBernoulli(rho=0.3, var=30.0),
-        channels.Logistic(),
-    ),
-    "poisson": PartModel("Poisson, Gaussian weights", priors.Gaussian(), channels.Poisson()),
-    "laplace": PartModel(
-        r"Gaussian $\Delta = 0.01$, Laplace weights",
-        priors.Laplace(scale=1.0),
-        channels.Gaussian(var=0.01),
-    ),
+    "logistic": Setup("logistic, sparse weights", SPARSE, channels.Logistic()),
+    "poisson": Setup("Poisson, Gaussian weights", priors.Gaussian(), channels.Poisson()),
+    "laplace": Setup(r"Gaussian $\Delta = 0.01$, Laplace weights", priors.Laplace(), NOISY),
 }
 
 
 def tasks(scale: Scale) -> list[Task]:
     """Theory, then one task per model, batch size and seed."""
-    size = scale.choose(2000, 400)
-    sizes = scale.choose(SIZES, (0.5, 1.0))
-    return every(
-        "model", predicted, model=MODELS, alpha_b=sizes
-    ) + every(
-        "model", simulated,
-        seed=scale.realisations(10, 3), model=MODELS, alpha_b=sizes, size=size,
-    )  # fmt: skip
+    what = {"model": MODELS, "alpha_b": scale.choose(tuple(SIZES), (0.5, 1.0))}
+    seeds, size = scale.realisations(10, 3), scale.choose(2000, 400)
+    return every("model", predicted, **what) + every(
+        "model", simulated, seed=seeds, **what, size=size
+    )
 
 
 def predicted(model: str, alpha_b: float) -> list[Row]:
     """State evolution."""
-    what = MODELS[model]
-    curve = theory.learning_curve(what.prior, what.channel, alpha_b, alpha_max=ALPHA_MAX)
+    curve = theory.learning_curve(*MODELS[model].model, alpha_b, alpha_max=ALPHA_MAX)
     return curve_rows(THEORY, curve, alpha_b=alpha_b)
 
 
 def simulated(model: str, alpha_b: float, seed: int, size: int) -> list[Row]:
     """One realisation."""
-    what, batches = MODELS[model], round(ALPHA_MAX / alpha_b)
-    return realisation(what.prior, what.channel, size, alpha_b, batches, seed)
+    return realisation(*MODELS[model].model, size, alpha_b, round(ALPHA_MAX / alpha_b), seed)
 
 
-def draw(tables: Tables) -> Canvas:
+def draw(tables: Tables) -> look.Canvas:
     """One panel per model."""
     made, axes = look.figure(10.0, 3.9, len(MODELS))
-    handles: dict[str, Line2D] = {}
+    handles = {}
     for ax, (name, model), mark in zip(axes, MODELS.items(), "abc", strict=True):
-        _draw_model(ax, tables[name], handles)
+        table = tables[name]
+        for i, (a, dash) in enumerate(SIZES.items()):
+            line, style = table.where(kind=THEORY, alpha_b=a), look.style(i)
+            if len(line):
+                look.followed(ax, line, table.where(kind=MINI_AMP, alpha_b=a), style, dash=dash)
+                label, marker = rf"$\alpha_b = {a:g}$", style.marker
+                handles[a] = look.sample(label, color=style.colour, ls=dash, marker=marker, ms=5)
+        ax.set(xlim=(0.0, ALPHA_MAX * 1.02), xlabel=r"$\alpha$ = rows seen / coefficients")
+        look.plain_log(ax)
         look.letter(ax, mark, model.title)
-        ax.set_xlabel(r"$\alpha$ = rows seen / coefficients")
     axes[0].set_ylabel("mean squared error")
-    look.below(made, list(handles.values()), list(handles), 5)
+    runs = "Mini-AMP, median and quartiles"
+    kinds = (
+        look.sample("state evolution", color="0.4"),
+        look.sample(runs, color="0.4", ls="none", marker="o"),
+    )
+    look.below(made, 5, handles=[*handles.values(), *kinds])
     return made
-
-
-def _draw_model(ax: Axes, table: Table, handles: dict[str, Line2D]) -> None:
-    from matplotlib.lines import Line2D
-
-    ax.set_yscale("log")
-    ax.set_xlim(0.0, ALPHA_MAX * 1.02)
-    for i, a in enumerate(SIZES):
-        line, style = table.where(kind=THEORY, alpha_b=a), look.style(i)
-        if not len(line):
-            continue
-        ax.plot(line["alpha"], line["mse"], color=style.colour, ls=("-", "--", "-.")[i], zorder=2)
-        look.followed(ax, line, table.where(kind=MINI_AMP, alpha_b=a), style)
-        handles[rf"$\alpha_b = {a:g}$"] = Line2D(
-            [], [], color=style.colour, ls=("-", "--", "-.")[i], marker=style.marker, ms=5
-        )
-    handles["state evolution"] = Line2D([], [], color="0.4")
-    handles["Mini-AMP, median and quartiles"] = Line2D([], [], color="0.4", ls="none", marker="o")
-    look.plain_log(ax)
 
 
 def judge(tables: Tables, scale: Scale) -> list[Claim]:
@@ -107,15 +71,8 @@ def judge(tables: Tables, scale: Scale) -> list[Claim]:
         for a in tables[name].values("alpha_b"):
             runs = tables[name].where(kind=MINI_AMP, alpha_b=a)
             off = deviation(runs, tables[name].where(kind=THEORY, alpha_b=a))
-            found.append(
-                Claim(
-                    "beyond d",
-                    f"{name}: medians follow state evolution, alpha_b = {a:g}",
-                    "not in the paper",
-                    str(off),
-                    off.mean < (CLOSE_QUICK if scale.quick else CLOSE),
-                )
-            )
+            what = f"{name}: medians follow state evolution, alpha_b = {a:g}"
+            found.append(beyond("d", what, str(off), off.mean < scale.choose(CLOSE, CLOSE_QUICK)))
     return found
 
 

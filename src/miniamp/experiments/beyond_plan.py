@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from miniamp import channels, priors, theory
 from miniamp.experiments import look
 from miniamp.experiments.figure import Figure, Scale, Tables, Task, every
-from miniamp.experiments.tables import Claim, Row
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
+from miniamp.experiments.tables import Claim, Row, beyond
 
 PRIOR = priors.GaussBernoulli(rho=0.3)
 NOISES = (1e-8, 1e-3, 1e-2)
@@ -31,26 +26,21 @@ def needed(noise: float, points: int) -> list[Row]:
     """Rows over coefficients until the error is TARGET, for batches of every size."""
     model = PRIOR, channels.Gaussian(var=noise)
     plan = theory.plan(*model, features=FEATURES, target_mse=TARGET)
-    rows: list[Row] = []
     ways = {OFFLINE: plan.fewest_rows, ONLINE: plan.choices[-1], PICK: plan.pick}
-    for kind, way in ways.items():
-        assert way.rows is not None
-        rows.append({"kind": kind, "noise": noise, "alpha_b": way.alpha_b})
-        rows[-1]["alpha"] = way.rows / FEATURES
-    most, online = (float(row["alpha"]) for row in rows[:2])
+    rows = [(kind, way.alpha_b, (way.rows or np.nan) / FEATURES) for kind, way in ways.items()]
+    (_, _, most), (_, _, online), _ = rows
     for a in np.geomspace(0.01, most * 1.3, points):
         number = int(np.ceil(1.1 * online / a)) + 1
         reached = theory.learning_curve(*model, float(a), batches=number).reaches(TARGET)
-        rows.append({"kind": LINE, "noise": noise, "alpha_b": float(a), "alpha": reached or np.nan})
-    return rows
+        rows.append((LINE, float(a), reached or np.nan))
+    return [{"kind": kind, "noise": noise, "alpha_b": a, "alpha": b} for kind, a, b in rows]
 
 
-def draw(tables: Tables) -> Canvas:
+def draw(tables: Tables) -> look.Canvas:
     """One line per noise level, from online on the left to offline on the right."""
-    table = tables["rows"]
     made, (ax,) = look.figure(6.0, 4.2)
     for i, noise in enumerate(NOISES):
-        style, own = look.style(i), table.where(noise=noise)
+        style, own = look.style(i), tables["rows"].where(noise=noise)
         line = own.where(kind=LINE)
         ax.plot(
             line["alpha_b"], line["alpha"], color=style.colour, ls=("-", "--", "-.")[i],
@@ -66,10 +56,7 @@ def draw(tables: Tables) -> Canvas:
     ax.plot([], [], "<", color="0.4", label="one row at a time")
     ax.plot([], [], "o", color="0.4", mfc="none", mew=1.5, ms=10, label="all rows at once")
     ax.plot([], [], "*", color="0.4", mec="black", ms=11, label="the planner's pick")
-    ax.set_xscale("log")
-    ax.set_xlim(0.008, 3.0)
-    ax.set_ylim(bottom=0.0)
-    ax.set_xlabel(r"batch size $\alpha_b$")
+    ax.set(xscale="log", xlim=(0.008, 3.0), ylim=(0.0, None), xlabel=r"batch size $\alpha_b$")
     ax.set_ylabel(rf"rows / coefficients until the error is {TARGET:g}")
     ax.set_title(r"sparse regression, $\rho = 0.3$", loc="left")
     ax.text(0.5, 3.75, "teeth: whole batches only", style="italic", fontsize=8)
@@ -79,20 +66,17 @@ def draw(tables: Tables) -> Canvas:
 
 def judge(tables: Tables, _: Scale) -> list[Claim]:
     """Online costs more rows than offline, and less noise makes large batches worth more."""
-    table = tables["rows"]
-    factors = []
+    factors, smallest = [], 0.0
     for noise in NOISES:
-        own = table.where(noise=noise)
-        factors.append(own.where(kind=ONLINE)["alpha"][0] / own.where(kind=OFFLINE)["alpha"][0])
+        own = tables["rows"].where(noise=noise)
+        line, online, offline = (own.where(kind=k)["alpha"][0] for k in (LINE, ONLINE, OFFLINE))
+        factors.append(online / offline)
+        smallest = max(smallest, abs(line / online - 1.0))
     text = ", ".join(f"{f:.2f} (noise {n:g})" for f, n in zip(factors, NOISES, strict=True))
-    smallest = max(
-        abs(own.where(kind=LINE)["alpha"][0] / own.where(kind=ONLINE)["alpha"][0] - 1.0)
-        for own in (table.where(noise=noise) for noise in NOISES)
-    )
+    more = min(factors[:2]) > factors[2] > 1.0
+    note = f"to an error of {TARGET:g}; small batches cost less where noise is felt"
     return [
-        Claim("beyond b", "rows online over rows offline", "not in the paper", text,
-              bool(min(factors[:2]) > factors[2] > 1.0),
-              note=f"to an error of {TARGET:g}; small batches cost less where noise is felt"),
+        beyond("b", "rows online over rows offline", text, more, note),
         Claim("beyond b", "smallest batches need the rows of ADF", "alpha_b to 0 gives ADF",
               f"within {smallest:.1%}", smallest < 0.03),
     ]  # fmt: skip

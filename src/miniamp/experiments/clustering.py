@@ -83,24 +83,18 @@ def simulated(alpha_b: float, seed: int, size: int) -> list[Row]:
     rng = seeded(alpha_b, seed, 3)
     U = rng.normal(size=(size, R))
     belief: Posterior = Posterior(priors.GaussianRows(R), size)
-    rows: list[Row] = []
-    for k, (labels, batch) in enumerate(drawn(rng, U, alpha_b, int(ALPHA_MAX / alpha_b + 1e-9))):
+    found = []
+    for labels, batch in drawn(rng, U, alpha_b, int(ALPHA_MAX / alpha_b + 1e-9)):
         belief, info = absorb(belief, batch, STOP)
         order = matched(U, belief.mean)
-        found = belief.columns[:, order].argmax(axis=1)  # type: ignore[attr-defined]
-        rows.append(
-            {
-                "kind": MINI_AMP,
-                "alpha_b": alpha_b,
-                "seed": seed,
-                "batch": k + 1,
-                "alpha": (k + 1) * len(labels) / size,
-                "mse": float(np.mean(np.square(U - belief.mean[:, order]))),
-                "loss": float(np.mean(found != labels)),
-                "iterations": info.iterations,
-            }
-        )
-    return rows
+        guess = belief.columns[:, order].argmax(axis=1)  # type: ignore[attr-defined]
+        error = float(np.mean(np.square(U - belief.mean[:, order])))
+        found.append((error, float(np.mean(guess != labels)), info.iterations))
+    (mse, loss, iterations), k = zip(*found, strict=True), np.arange(1, len(found) + 1)
+    return rows_of(
+        kind=MINI_AMP, alpha_b=alpha_b, seed=seed, batch=k, alpha=k * round(alpha_b * size) / size,
+        mse=mse, loss=loss, iterations=iterations,
+    )  # fmt: skip
 
 
 def grown(alpha_b: float, seed: int, size: int) -> list[Row]:
@@ -182,16 +176,9 @@ def presented(data: str, method: str, seed: int, samples: int | None) -> list[Ro
         seen = np.unique(np.geomspace(batch, len(y), POINTS).astype(int))
         scores = [accuracy(y[:m], labels[:m]) for m in seen]
         rows += rows_of(**who, kind="cumulative", samples=seen, accuracy=scores)
-        rows.append(
-            {
-                **who,
-                "kind": "final",
-                "samples": len(y),
-                "accuracy": accuracy(y, labels),
-                "nmi": float(normalized_mutual_info_score(y, labels)),
-                "ari": float(adjusted_rand_score(y, labels)),
-            }
-        )
+        mutual, rand = normalized_mutual_info_score(y, labels), adjusted_rand_score(y, labels)
+        last = {"samples": len(y), "accuracy": accuracy(y, labels), "nmi": mutual, "ari": rand}
+        rows.append({**who, "kind": "final", **last})
     return rows
 
 

@@ -16,14 +16,13 @@ from miniamp.arrays import Array
 from miniamp.channels import Gaussian
 from miniamp.datasets import Problem, glm_stream
 from miniamp.designs import Averaged
-from miniamp.errors import MissingExtraError
 from miniamp.evidence import Batch, MeanFieldBatch, adf
+from miniamp.experiments import look
 from miniamp.experiments.tables import rows_of, write_table
 from miniamp.posterior import Posterior
 from miniamp.priors import GaussBernoulli
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import SubFigure
 
 RHO, NOISE, ALPHA_B, ALPHA = 0.3, 1e-8, 0.35, 3.0
@@ -31,22 +30,17 @@ RHO, NOISE, ALPHA_B, ALPHA = 0.3, 1e-8, 0.35, 3.0
 #: Near a threshold the iteration wanders at an error that is fine all the same (errata E4).
 STOP = Stop(max_iter=300, tol=1e-7)
 
-#: Colours that the colour-blind can distinguish (Okabe and Ito), and markers for print.
 LOOKS = {
-    "Mini-AMP": ("#0072B2", "o"),
-    "ADF": ("#E69F00", "s"),
-    "streaming VB": ("#CC79A7", "^"),
+    "Mini-AMP": look.Style(look.COLOURS[0], "o"),
+    "ADF": look.Style(look.COLOURS[4], "s"),
+    "streaming VB": look.Style(look.COLOURS[3], "^"),
 }
+PRIOR, CHANNEL = GaussBernoulli(rho=RHO), Gaussian(var=NOISE)
 
-
-_STEP: dict[str, Callable[[Posterior, Array, Array, Gaussian], tuple[Posterior, object]]] = {
-    "Mini-AMP": lambda belief, Phi, y, channel: absorb(
-        belief, Batch(Averaged(Phi), y, channel), STOP
-    ),
-    "ADF": adf,
-    "streaming VB": lambda belief, Phi, y, channel: absorb(
-        belief, MeanFieldBatch(Phi, y, channel), STOP
-    ),
+_STEP: dict[str, Callable[[Posterior, Array, Array], tuple[Posterior, object]]] = {
+    "Mini-AMP": lambda belief, Phi, y: absorb(belief, Batch(Averaged(Phi), y, CHANNEL), STOP),
+    "ADF": lambda belief, Phi, y: adf(belief, Phi, y, CHANNEL),
+    "streaming VB": lambda belief, Phi, y: absorb(belief, MeanFieldBatch(Phi, y, CHANNEL), STOP),
 }
 
 
@@ -87,37 +81,31 @@ class Demo:
     def problem(self) -> Problem:
         """The rows, drawn again for each algorithm, and the truth."""
         return glm_stream(
-            GaussBernoulli(rho=RHO),
-            Gaussian(var=NOISE),
-            self.size,
-            ALPHA_B,
-            self.batches,
-            rng=self.seed,
-            stratified=True,
+            PRIOR, CHANNEL, self.size, ALPHA_B, self.batches, rng=self.seed, stratified=True
         )
 
     def steps(self, name: str) -> Iterator[Array]:
         """Estimates of one algorithm after each batch; they are kept too."""
-        belief = Posterior(GaussBernoulli(rho=RHO), self.size)
+        belief = Posterior(PRIOR, self.size)
         self.estimates[name] = []
         for Phi, y in self.problem:
-            belief, _ = _STEP[name](belief, Phi, y, Gaussian(var=NOISE))
+            belief, _ = _STEP[name](belief, Phi, y)
             self.estimates[name].append(belief.mean)
             yield belief.mean
 
     @cached_property
     def state_evolution(self) -> Array:
         """The theory of Mini-AMP for infinitely many coefficients (Theorem 1)."""
-        prior, channel = GaussBernoulli(rho=RHO), Gaussian(var=NOISE)
-        return theory.learning_curve(prior, channel, ALPHA_B, batches=self.batches).mse
+        return theory.learning_curve(PRIOR, CHANNEL, ALPHA_B, batches=self.batches).mse
 
     def curves(self) -> dict[str, list[float]]:
         """Columns of the table: alpha, the error of each algorithm, and the theory."""
-        columns = {"alpha": [float(alpha) for alpha in self.problem.alpha]}
-        for name, estimates in self.estimates.items():
-            columns[name] = [self.problem.mse(estimate) for estimate in estimates]
-        columns["state evolution"] = [float(error) for error in self.state_evolution]
-        return columns
+        errors = {
+            name: [self.problem.mse(estimate) for estimate in estimates]
+            for name, estimates in self.estimates.items()
+        }
+        alpha, expected = self.problem.alpha.tolist(), self.state_evolution.tolist()
+        return {"alpha": alpha, **errors, "state evolution": expected}
 
 
 def write_csv(run: Demo, path: Path) -> None:
@@ -137,13 +125,7 @@ def require_writable(path: Path) -> None:
 
 def plot(run: Demo, path: Path) -> None:
     """The picture: errors along the stream, and coefficient by coefficient when they part."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError(
-            "output", "", "matplotlib to be installed", 'pip install "miniamp[report]"'
-        ) from error
-    figure = Figure(figsize=(10.0, 4.4), layout="constrained")
+    figure = look.canvas(10.0, 4.4)
     left, right = np.ravel(
         figure.subfigures(1, 2, width_ratios=[1.35, 1.0], wspace=0.03, squeeze=False)
     )
@@ -152,7 +134,7 @@ def plot(run: Demo, path: Path) -> None:
     figure.savefig(path, dpi=160)
 
 
-def _plot_curves(axes: Axes, run: Demo) -> None:
+def _plot_curves(axes: look.Axes, run: Demo) -> None:
     curves = run.curves()
     alpha = curves["alpha"]
     for name, (colour, marker) in LOOKS.items():
@@ -160,8 +142,7 @@ def _plot_curves(axes: Axes, run: Demo) -> None:
     axes.semilogy(
         alpha, curves["state evolution"], "k--", lw=1.2, label="theory of Mini-AMP", zorder=5
     )
-    axes.set_xlabel("rows seen per coefficient")
-    axes.set_ylabel("mean squared error")
+    axes.set(xlabel="rows seen per coefficient", ylabel="mean squared error")
     axes.set_title(f"Error along a stream of {run.batches} batches", loc="left", fontsize=11)
     axes.set_xlim(0.0, alpha[-1] + 0.1)
     axes.grid(alpha=0.25)

@@ -87,7 +87,7 @@ class Task:
         return f"{self.panel}-{digest}.json"
 
 
-def every(panel: str, work: Callable[..., list[Row]], **given: object) -> list[Task]:
+def every(panel: str, work: Callable[..., list[Row]], /, **given: object) -> list[Task]:
     """A task for each combination of what is given as a tuple, a range or a dict.
 
     The last one varies fastest. The panel may be named by what is given: "model" stands for the

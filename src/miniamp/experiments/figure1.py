@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
 from miniamp import channels, priors, theory
 from miniamp.arrays import Array
-from miniamp.channels import Channel
 from miniamp.experiments import look
-from miniamp.experiments.figure import Figure, Scale, Tables, Task
+from miniamp.experiments.figure import Figure, Scale, Tables, Task, every
 from miniamp.experiments.streaming import (
     MINI_AMP,
     STREAMING_VB,
     THEORY,
+    Setup,
     curve_rows,
     realisation,
 )
@@ -27,12 +27,7 @@ from miniamp.experiments.tables import (
     deviation,
     medians,
     rows_of,
-)  # fmt: skip
-from miniamp.priors import ScalarPrior
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
+)
 
 MMSE, OFFLINE, ONLINE = "MMSE", "offline", "online"
 THRESHOLD = "threshold"
@@ -46,12 +41,10 @@ NEAR = 0.06
 LEFT_OUT_QUICKLY = (0.05, 0.5)
 
 
-class Panel(NamedTuple):
+@dataclass(frozen=True)
+class Panel(Setup):
     """A model, and the streams of it that are shown."""
 
-    title: str
-    prior: ScalarPrior
-    channel: Channel
     sizes: tuple[float, ...]
     alpha_max: float
     least: float  #: errors below are zero: what is left is rounding, or a flip of no coefficient
@@ -63,36 +56,18 @@ class Panel(NamedTuple):
         return int(self.alpha_max / alpha_b + 1e-9)
 
 
-SPARSE = priors.GaussBernoulli(rho=0.3)
-SIZES = (0.05, 0.1, 0.2, 0.3, 0.35, 0.5, 1.0)
+SPARSE, SIGNS = priors.GaussBernoulli(rho=0.3), priors.Rademacher()
+EXACT, NOISY = channels.Gaussian(var=0.0), channels.Gaussian(var=1e-8)
+SIZES, VB_SIZES = (0.05, 0.1, 0.2, 0.3, 0.35, 0.5, 1.0), (0.1, 0.2, 0.35, 0.5, 1.0)
+FEW = (0.1, 0.25, 0.5, 1.0)
+LINEAR = "sparse regression, "
 PANELS = {
-    "left": Panel(
-        r"sparse regression, $\Delta = 0$",
-        SPARSE,
-        channels.Gaussian(var=0.0),
-        SIZES,
-        3.0,
-        1e-13,
-        1e-12,
-    ),
+    "left": Panel(LINEAR + r"$\Delta = 0$", SPARSE, EXACT, SIZES, 3.0, 1e-13, 1e-12),
     "centre": Panel(
-        r"sparse regression, $\Delta = 10^{-8}$",
-        SPARSE,
-        channels.Gaussian(var=1e-8),
-        SIZES,
-        3.0,
-        0.0,
-        3e-10,
-        vb=(0.1, 0.2, 0.35, 0.5, 1.0),
+        LINEAR + r"$\Delta = 10^{-8}$", SPARSE, NOISY, SIZES, 3.0, 0.0, 3e-10, VB_SIZES
     ),
     "right": Panel(
-        r"perceptron, $\pm 1$ weights",
-        priors.Rademacher(),
-        channels.Probit(var=0.0),
-        (0.1, 0.25, 0.5, 1.0),
-        5.0,
-        2e-3,
-        1e-3,
+        r"perceptron, $\pm 1$ weights", SIGNS, channels.Probit(var=0.0), FEW, 5.0, 2e-3, 1e-3
     ),
 }
 #: A batch size looks the same in every panel.
@@ -102,46 +77,36 @@ STYLES = {a: look.style(i) for i, a in enumerate((*SIZES, 0.25))}
 def tasks(scale: Scale) -> list[Task]:
     """Theory first, then one task per panel, batch size and seed."""
     size = scale.choose(2000, 500)
-    found = [Task(panel, predicted, {"panel": panel}) for panel in PANELS]
-    found += [
-        Task(name, thresholds, {"panel": name, "batches": batches})
-        for name, batches in (("left", 6), ("centre", 6), ("right", scale.choose(16, 6)))
-    ]
+    found = every("panel", predicted, panel=PANELS)
+    found += every("panel", thresholds, panel=("left", "centre"), batches=6)
+    found += every("panel", thresholds, panel="right", batches=scale.choose(16, 6))
     # Seed by seed over all panels: what is done when a run is cut short is whole for fewer seeds.
     for seed in scale.realisations(10, 3):
         for name, panel in PANELS.items():
-            streams = [(MINI_AMP, a) for a in panel.sizes] + [(STREAMING_VB, a) for a in panel.vb]
-            found += [
-                Task(
-                    name,
-                    simulated,
-                    {"panel": name, "alpha_b": a, "seed": seed, "size": size, "algorithm": kind},
-                )
-                for kind, a in streams
-                if a not in LEFT_OUT_QUICKLY or not scale.quick
-            ]
+            given = {"panel": name, "seed": seed, "size": size}
+            for kind, sizes in ((MINI_AMP, panel.sizes), (STREAMING_VB, panel.vb)):
+                shown = tuple(a for a in sizes if not scale.quick or a not in LEFT_OUT_QUICKLY)
+                found += every("panel", simulated, **given, alpha_b=shown, algorithm=kind)
     return found
 
 
 def simulated(panel: str, alpha_b: float, seed: int, size: int, algorithm: str) -> list[Row]:
     """One realisation."""
     what = PANELS[panel]
-    batches = what.batches(alpha_b)
-    return realisation(what.prior, what.channel, size, alpha_b, batches, seed, algorithm)
+    return realisation(*what.model, size, alpha_b, what.batches(alpha_b), seed, algorithm)
 
 
 def predicted(panel: str) -> list[Row]:
     """All lines of a panel."""
     what = PANELS[panel]
-    model = what.prior, what.channel
     rows: list[Row] = []
     for a in what.sizes:
-        K = what.batches(a)
-        rows += curve_rows(THEORY, theory.learning_curve(*model, a, batches=K), alpha_b=a)
-        rows += curve_rows(MMSE, theory.mmse_curve(*model, a, batches=K), alpha_b=a)
+        for kind, found in ((THEORY, theory.learning_curve), (MMSE, theory.mmse_curve)):
+            curve = found(*what.model, a, batches=what.batches(a))
+            rows += curve_rows(kind, curve, alpha_b=a)
     grid = np.linspace(0.0, what.alpha_max, 301)
-    rows += curve_rows(OFFLINE, theory.offline_curve(*model, grid))
-    online = theory.online_curve(*model, grid)
+    online = theory.online_curve(*what.model, grid)
+    rows += curve_rows(OFFLINE, theory.offline_curve(*what.model, grid))
     rows += curve_rows(ONLINE, online)
     if online.blow_up is not None:
         rows.append({"kind": "blow-up", "alpha": online.blow_up})
@@ -151,7 +116,7 @@ def predicted(panel: str) -> list[Row]:
 def thresholds(panel: str, batches: int) -> list[Row]:
     """T_k and S_k of the first batches. Without noise S_k is that of very little noise."""
     what = PANELS["centre" if panel == "left" else panel]
-    found = theory.batch_thresholds(what.prior, what.channel, batches)
+    found = theory.batch_thresholds(*what.model, batches)
     return rows_of(kind=THRESHOLD, batch=np.arange(1, batches + 1), **found._asdict())
 
 
@@ -171,7 +136,7 @@ def near_threshold(table: Table, alpha_b: float, panel: Panel) -> Array:
     return k[np.abs(alpha_b / spinodal - 1.0) < NEAR]
 
 
-def draw(tables: Tables) -> Canvas:
+def draw(tables: Tables) -> look.Canvas:
     """Three panels and a legend below."""
     made, axes = look.figure(11.0, 4.6, 3)
     for ax, (name, panel), mark in zip(axes, PANELS.items(), "abc", strict=True):
@@ -181,60 +146,47 @@ def draw(tables: Tables) -> Canvas:
     axes[0].set_ylabel("mean squared error")
     for ax in (axes[0], axes[2]):
         ax.annotate("zero", (0.01, 0.01), xycoords="axes fraction", fontsize=8, style="italic")
-    _legend(made)
+    sizes = [
+        look.sample(
+            rf"$\alpha_b = {a:g}$", color=s.colour, marker=s.marker, ms=5, mec="white", mew=0.4
+        )
+        for a, s in sorted(STYLES.items())
+    ]
+    kinds = [
+        look.sample("offline AMP", color="k"),
+        look.sample("online (ADF)", color="k", ls="-."),
+        look.sample("MMSE", color="0.4", ls="--", lw=1.1),
+        look.sample("state evolution", color="0.4"),
+        look.sample("Mini-AMP", color="0.4", marker="o", ls="none", ms=5),
+        look.sample("streaming VB", color="0.4", marker="x", ls="none", ms=5.5),
+    ]
+    look.below(made, 7, handles=sizes + kinds)
     return made
 
 
-def _draw_panel(ax: Axes, table: Table, panel: Panel) -> None:
-    ax.set_yscale("log")
-    ax.set_xlim(0.0, panel.alpha_max * 1.01)
-    ax.set_ylim(panel.bottom, 2.0 * float(np.max(table.where(kind=OFFLINE)["mse"])))
+def _draw_panel(ax: look.Axes, table: Table, panel: Panel) -> None:
+    top = 2.0 * float(np.max(table.where(kind=OFFLINE)["mse"]))
+    ax.set(yscale="log", xlim=(0.0, panel.alpha_max * 1.01), ylim=(panel.bottom, top))
     for kind, dash in ((OFFLINE, "-"), (ONLINE, "-.")):
         line = table.where(kind=kind)
-        ax.plot(line["alpha"], _shown(line["mse"], panel), "k", ls=dash, lw=1.4, zorder=1)
+        shown = np.maximum(line["mse"], panel.bottom)  # errors of zero stand on the lower edge
+        ax.plot(line["alpha"], shown, "k", ls=dash, lw=1.4, zorder=1)
     for a in panel.sizes:
-        line = table.where(kind=THEORY, alpha_b=a)
-        ax.plot(line["alpha"], _shown(line["mse"], panel), color=STYLES[a].colour, lw=1.5, zorder=2)
+        line, style = table.where(kind=THEORY, alpha_b=a), STYLES[a]
+        runs, vb = (table.where(kind=kind, alpha_b=a) for kind in (MINI_AMP, STREAMING_VB))
+        look.followed(ax, line, runs, style, most=14, floor=panel.bottom, clip_on=False)
         if panel.vb:
             best = table.where(kind=MMSE, alpha_b=a)
-            ax.plot(best["alpha"], best["mse"], ls="--", lw=1.1, color=STYLES[a].colour, zorder=2.5)
-        runs = table.where(kind=MINI_AMP, alpha_b=a)
-        look.followed(ax, line, runs, STYLES[a], most=14, floor=panel.bottom, clip_on=False)
+            ax.plot(best["alpha"], best["mse"], ls="--", lw=1.1, color=style.colour, zorder=2.5)
         look.followed(
-            ax, line, table.where(kind=STREAMING_VB, alpha_b=a), STYLES[a], most=8, zorder=2,
-            marker="x", markersize=5.5, markeredgewidth=1.3, markeredgecolor=STYLES[a].colour,
+            ax, line, vb, style, most=8, dash=None, zorder=2, marker="x", markersize=5.5,
+            markeredgewidth=1.3, markeredgecolor=style.colour,
         )  # fmt: skip
-
-
-def _shown(error: Array, panel: Panel) -> Array:
-    """Errors of zero stand on the lower edge."""
-    return np.maximum(error, panel.bottom)
-
-
-def _legend(made: Canvas) -> None:
-    from matplotlib.lines import Line2D
-
-    def sample(label: str, **kwargs: object) -> Line2D:
-        return Line2D([], [], label=label, **kwargs)  # type: ignore[arg-type]
-
-    handles = [
-        sample(rf"$\alpha_b = {a:g}$", color=s.colour, marker=s.marker, ms=5, mec="white", mew=0.4)
-        for a, s in sorted(STYLES.items())
-    ]
-    handles += [
-        sample("offline AMP", color="k"),
-        sample("online (ADF)", color="k", ls="-."),
-        sample("MMSE", color="0.4", ls="--", lw=1.1),
-        sample("state evolution", color="0.4"),
-        sample("Mini-AMP", color="0.4", marker="o", ls="none", ms=5),
-        sample("streaming VB", color="0.4", marker="x", ls="none", ms=5.5),
-    ]
-    look.below(made, handles, [str(h.get_label()) for h in handles], 7)
 
 
 def judge(tables: Tables, scale: Scale) -> list[Claim]:
     """State evolution is followed, and the thresholds are where they should be."""
-    close = CLOSE_QUICK if scale.quick else CLOSE
+    close = scale.choose(CLOSE, CLOSE_QUICK)
     found: list[Claim] = []
     for name, panel in PANELS.items():
         for a in panel.sizes:
@@ -270,14 +222,9 @@ def _follows(name: str, panel: Panel, table: Table, runs: Table, a: float, close
             f"without batch{'es' * (len(near) > 1)} {places}, whose threshold S_k is within "
             f"{NEAR:.0%} of alpha_b: there realisations jump early or late ({with_it})"
         )
-    return Claim(
-        f"1 {name}",
-        f"medians follow state evolution, alpha_b = {a:g}",
-        '"almost perfectly"',
-        ", ".join(parts),
-        zeros and (off.mean < close or (off.points == 0 and bool(zero.any()))),
-        note=note,
-    )
+    what = f"medians follow state evolution, alpha_b = {a:g}"
+    agrees = zeros and (off.mean < close or (off.points == 0 and bool(zero.any())))
+    return Claim(f"1 {name}", what, '"almost perfectly"', ", ".join(parts), agrees, note=note)
 
 
 def _zero(table: Table, a: float, expected: int, scale: Scale) -> Claim:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from miniamp import channels, priors, theory
@@ -12,12 +10,8 @@ from miniamp.experiments import look
 from miniamp.experiments.figure import Figure, Scale, Tables, Task, every
 from miniamp.experiments.tables import Claim, Row, Table, rows_of
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
-
 PRIOR, CHANNEL = priors.GaussBernoulli(rho=0.3), channels.Gaussian(var=1e-8)
-ALPHA_B, SHOWN = 0.35, 5
+ALPHA_B, SHOWN = 0.35, range(1, 6)
 STEP = 0.15
 BATCHES, THRESHOLDS = 10, 6
 
@@ -30,46 +24,29 @@ S = (0.318872, 0.333799, 0.354218, 0.381931, 0.420741, 0.480210)
 
 def tasks(scale: Scale) -> list[Task]:
     """One task per batch of the landscape, per strip of the diagram, and one for its edges."""
-    points = scale.choose(600, 200)
     sizes = np.round(np.linspace(0.25, 0.5, scale.choose(126, 26)), 6)
     return [
-        *every("left", landscape, batch=_batches(), points=points),
-        Task("edges", edges, {}),
-        *(
-            Task("right", strip, {"sizes": [float(a) for a in part]})
-            for part in np.array_split(sizes, 6)
-        ),
+        *every("left", landscape, batch=SHOWN, points=scale.choose(600, 200)),
+        Task("edges", edges),
+        *(Task("right", strip, {"sizes": part.tolist()}) for part in np.array_split(sizes, 6)),
     ]
-
-
-def _batches() -> range:
-    return range(1, SHOWN + 1)
 
 
 def landscape(batch: int, points: int) -> list[Row]:
     """i_RS^b(E) while the batch is processed, and its stationary points."""
-    before = 0.0
-    if batch > 1:
-        curve = theory.learning_curve(PRIOR, CHANNEL, ALPHA_B, batches=batch - 1)
-        before = float(curve.lam[-1])
-    reached = theory.learning_curve(PRIOR, CHANNEL, ALPHA_B, batches=batch).mse[-1]
+    curve = theory.learning_curve(PRIOR, CHANNEL, ALPHA_B, batches=batch)
+    before, reached = float([0.0, *curve.lam][batch - 1]), curve.mse[-1]
     E = np.geomspace(1e-9, 0.3, points)
     i = theory.mutual_information(PRIOR, CHANNEL, E, ALPHA_B, before)
     rows = rows_of(kind="line", batch=batch, mse=E, information=i)
     found = [p for p in theory.fixed_points(PRIOR, CHANNEL, ALPHA_B, before) if p.stable]
-    best = min(found, key=lambda point: point.mutual_information)
-    rows += [
-        {
-            "kind": "minimum",
-            "batch": batch,
-            "mse": point.mse,
-            "information": point.mutual_information,
-            "global": int(point is best),
-            "amp": int(abs(point.mse / reached - 1.0) < 1e-6),
-        }
-        for point in found
-    ]
-    return rows
+    errors = np.array([point.mse for point in found])
+    heights = np.array([point.mutual_information for point in found])
+    return rows + rows_of(
+        kind="minimum", batch=batch, mse=errors, information=heights,
+        **{"global": (heights == heights.min()).astype(int)},
+        amp=(np.abs(errors / reached - 1.0) < 1e-6).astype(int),
+    )  # fmt: skip
 
 
 def strip(sizes: list[float]) -> list[Row]:
@@ -94,7 +71,7 @@ def edges() -> list[Row]:
     return rows_of(batch=np.arange(1, THRESHOLDS + 1), **found._asdict())
 
 
-def draw(tables: Tables) -> Canvas:
+def draw(tables: Tables) -> look.Canvas:
     """The landscape on the left, the diagram on the right."""
     made, (left, right) = look.figure(10.0, 4.3, 2, width_ratios=[1.0, 1.15])
     _draw_landscape(left, tables["left"])
@@ -102,35 +79,26 @@ def draw(tables: Tables) -> Canvas:
     return made
 
 
-def _draw_landscape(ax: Axes, table: Table) -> None:
+def _draw_landscape(ax: look.Axes, table: Table) -> None:
     dashes = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
-    for k in _batches():
+    for k in SHOWN:
         line, style = table.where(kind="line", batch=k), look.style(k - 1)
         # Landscapes differ by constants that say nothing: each is shown above its own minimum, and
         # above the next one.
-        zero = float(np.min(line["information"])) - STEP * (SHOWN - k)
+        zero = float(np.min(line["information"])) - STEP * (SHOWN[-1] - k)
         ax.plot(
             line["mse"], line["information"] - zero, color=style.colour, ls=dashes[k - 1], zorder=2,
             label=f"batch {k}",
         )  # fmt: skip
         for point in table.where(kind="minimum", batch=k).rows:
             spot = float(point["mse"]), float(point["information"]) - zero
-            here = point["amp"] == "1"
-            ax.plot(
-                *spot,
-                marker="*" if here else "o",
-                ms=13 if here else 7,
-                mfc=style.colour if here else "white",
-                mec="black" if here else style.colour,
-                mew=0.8 if here else 1.6,
-                zorder=4,
-            )
+            mark = {"marker": "o", "ms": 7, "mfc": "white", "mec": style.colour, "mew": 1.6}
+            if point["amp"] == "1":
+                mark = {"marker": "*", "ms": 13, "mfc": style.colour, "mec": "black", "mew": 0.8}
+            ax.plot(*spot, **mark, zorder=4)  # type: ignore[arg-type]
     ax.plot([], [], "*", color="0.5", mec="black", ms=12, label="where AMP sits")
     ax.plot([], [], "o", mfc="white", mec="0.4", mew=1.6, ms=7, label="other minimum")
-    ax.set_xscale("log")
-    ax.set_ylim(-0.12, 1.25)
-    ax.set_xlim(1e-9, 0.4)
-    ax.set_xlabel(r"error $\mathcal{E}$")
+    ax.set(xscale="log", ylim=(-0.12, 1.25), xlim=(1e-9, 0.4), xlabel=r"error $\mathcal{E}$")
     ax.set_ylabel(r"$i^b_\mathrm{RS}(\mathcal{E})$ above its minimum, shifted  (nats)")
     ax.text(6e-8, -0.09, "good", ha="center", style="italic", fontsize=9)
     ax.text(0.03, -0.09, "bad", ha="center", style="italic", fontsize=9)
@@ -138,35 +106,24 @@ def _draw_landscape(ax: Axes, table: Table) -> None:
     ax.legend(loc="upper left", ncols=2)
 
 
-def _draw_diagram(made: Canvas, ax: Axes, table: Table, edges_: Table) -> None:
-    sizes, batches = np.array(table.values("alpha_b")), np.array(table.values("batch"))
-    shape = len(sizes), len(batches)
-    error = np.log10(table["mse"].reshape(shape)).T
-    mesh = ax.pcolormesh(sizes, batches, error, shading="nearest", cmap="cividis", rasterized=True)
-    made.colorbar(mesh, ax=ax, label=r"$\log_{10}$ MSE of Mini-AMP", pad=0.02)
+def _draw_diagram(made: look.Canvas, ax: look.Axes, table: Table, edges_: Table) -> None:
+    look.errors(made, ax, table, "alpha_b", "batch", "Mini-AMP")
     for k, t, s in zip(edges_["batch"], edges_["information"], edges_["spinodal"], strict=True):
         ends = [k - 0.5, k + 0.5]
         ax.plot([s, s], ends, color="black", lw=2.0, path_effects=look.outlined(2.0))
         ax.plot([t, t], ends, color="black", lw=2.0, ls=DOTS, path_effects=look.outlined(2.0))
         ax.fill_betweenx(ends, t, s, facecolor="none", edgecolor="black", hatch="///", lw=0.0)
-    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    ax.legend(
-        handles=[
-            Line2D([], [], color="black", lw=2.0, label=r"$S_k$: AMP escapes above"),
-            Line2D([], [], color="black", lw=2.0, ls=DOTS, label=r"$T_k$: good is best above"),
-            Patch(facecolor="none", edgecolor="black", hatch="///", lw=0.0, label="hard"),
-        ],
-        loc="upper right",
-        frameon=True,
-        framealpha=0.9,
-    )
+    handles = [
+        look.sample(r"$S_k$: AMP escapes above", color="black", lw=2.0),
+        look.sample(r"$T_k$: good is best above", color="black", lw=2.0, ls=DOTS),
+        Patch(facecolor="none", edgecolor="black", hatch="///", lw=0.0, label="hard"),
+    ]
+    ax.legend(handles=handles, loc="upper right", frameon=True, framealpha=0.9)
     ax.text(0.262, 2.0, "optimal", color="black", style="italic")
     ax.text(0.487, 4.5, "optimal", color="white", style="italic", ha="center", rotation=90)
-    ax.set_xlabel(r"batch size $\alpha_b$")
-    ax.set_ylabel("batch $k$")
-    ax.set_yticks(range(1, BATCHES + 1))
+    ax.set(xlabel=r"batch size $\alpha_b$", ylabel="batch $k$", yticks=range(1, BATCHES + 1))
     ax.grid(False)
     look.letter(ax, "b", "error of Mini-AMP, and where it is not optimal")
 
@@ -174,10 +131,8 @@ def _draw_diagram(made: Canvas, ax: Axes, table: Table, edges_: Table) -> None:
 def judge(tables: Tables, _: Scale) -> list[Claim]:
     """Minima and edges."""
     left, edges_ = tables["left"], tables["edges"]
-    minima = [len(left.where(kind="minimum", batch=k)) for k in _batches()]
-    trapped = [
-        k for k in _batches() if len(left.where(kind="minimum", batch=k, amp=1, **{"global": 0}))
-    ]
+    minima = [len(left.where(kind="minimum", batch=k)) for k in SHOWN]
+    trapped = [k for k in SHOWN if len(left.where(kind="minimum", batch=k, amp=1, **{"global": 0}))]
     t, s = edges_["information"], edges_["spinodal"]
     inside = _between(tables["right"], t, s)
     return [

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from miniamp import checks
 from miniamp.arrays import Array
-from miniamp.errors import MissingExtraError
 from miniamp.experiments.tables import Table, medians
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from matplotlib.axes import Axes
+    import matplotlib.axes
     from matplotlib.figure import Figure, FigureBase
     from matplotlib.lines import Line2D
     from matplotlib.patheffects import AbstractPathEffect
+
+    # Figures annotate by look.Axes and look.Canvas: only this file imports matplotlib's types.
+    Axes: TypeAlias = matplotlib.axes.Axes
+    Canvas: TypeAlias = Figure
 
 #: Okabe and Ito's colours without the yellow, from dark to light as far as they go.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5D4A9C", "#6B6B6B")
@@ -54,22 +58,21 @@ def style(i: int) -> Style:
 
 def context() -> AbstractContextManager[None]:
     """The settings under which a figure must be drawn and saved, as a context."""
-    try:
-        from matplotlib import rc_context
-    except ImportError as error:
-        raise MissingExtraError(
-            "figures", "", "matplotlib to be installed", 'pip install "miniamp[report]"'
-        ) from error
-    return rc_context(RC)  # type: ignore[arg-type]  # names of settings are a literal type
+    made: AbstractContextManager[None] = checks.needed("matplotlib", "figures").rc_context(RC)
+    return made
+
+
+def canvas(width: float, height: float) -> Canvas:
+    """An empty matplotlib figure."""
+    made = checks.needed("matplotlib.figure", "figures").Figure
+    return made(figsize=(width, height), layout="constrained")  # type: ignore[no-any-return]
 
 
 def figure(
     width: float, height: float, columns: int = 1, **kwargs: Any
-) -> tuple[Figure, list[Axes]]:
+) -> tuple[Canvas, list[Axes]]:
     """A matplotlib figure and its row of axes."""
-    from matplotlib.figure import Figure as Canvas
-
-    made = Canvas(figsize=(width, height), layout="constrained")
+    made = canvas(width, height)
     return made, list(made.subplots(1, columns, squeeze=False, **kwargs)[0])
 
 
@@ -90,16 +93,36 @@ def bars(ax: Axes, x: Array, quartiles: Sequence[Array], look: Style, **kwargs: 
 
 
 def followed(
-    ax: Axes, line: Table, runs: Table, style: Style, value: str = "mse", most: int = 1000,
-    floor: float = -np.inf, **kwargs: Any,
+    ax: Axes, line: Table, runs: Table, style: Style, value: str = "mse", *, most: int = 1000,
+    floor: float = -np.inf, dash: str | None = "-", label: str | None = None, **marks: Any,
 ) -> None:  # fmt: skip
-    """Medians and quartiles of runs beside a line of the theory, at most about `most` of them."""
+    """A line of the theory with medians and quartiles of runs on it, at most about `most` of them.
+
+    Errors below `floor` stand on it. Without a `dash` there are marks only.
+    """
+    if dash is not None:
+        shown = np.maximum(line[value], floor)
+        ax.plot(line["alpha"], shown, color=style.colour, ls=dash, label=label, zorder=2)
     if not len(runs):
         return
     k, *quartiles = medians(runs, "batch", value)
-    shown = thinned(len(k), most)
-    values = [np.maximum(q, floor)[shown] for q in quartiles]
-    bars(ax, line["alpha"][k.astype(int) - 1][shown], values, style, **({"zorder": 3} | kwargs))
+    every = max(1, len(k) // most)
+    few = slice(every - 1, None, every)
+    values = [np.maximum(q, floor)[few] for q in quartiles]
+    bars(ax, line["alpha"][k.astype(int) - 1][few], values, style, **({"zorder": 3} | marks))
+
+
+def errors(
+    made: Canvas, ax: Axes, table: Table, x: str, y: str, of: str
+) -> tuple[list[float], list[float]]:
+    """Mean squared errors on a grid of two columns, in colour; gives the values of both."""
+    across, up = table.values(x), table.values(y)
+    shown = np.full((len(up), len(across)), np.nan)
+    shown[np.searchsorted(up, table[y]), np.searchsorted(across, table[x])] = table["mse"]
+    shown = np.log10(np.maximum(shown, 1e-12))
+    mesh = ax.pcolormesh(across, up, shown, shading="nearest", cmap="cividis", rasterized=True)
+    made.colorbar(mesh, ax=ax, label=rf"$\log_{{10}}$ MSE of {of}", pad=0.02)
+    return across, up
 
 
 def outlined(width: float) -> list[AbstractPathEffect]:
@@ -107,12 +130,6 @@ def outlined(width: float) -> list[AbstractPathEffect]:
     from matplotlib.patheffects import Normal, Stroke
 
     return [Stroke(linewidth=width + 1.8, foreground="white"), Normal()]
-
-
-def thinned(points: int, most: int) -> slice:
-    """Not more than about so many markers on a line."""
-    every = max(1, points // most)
-    return slice(every - 1, None, every)
 
 
 def plain_log(ax: Axes) -> None:
@@ -133,9 +150,17 @@ def letter(ax: Axes, text: str, title: str) -> None:
 
 
 def below(
-    figure: FigureBase, handles: Sequence[Line2D], labels: Sequence[str], columns: int
+    figure: FigureBase, columns: int, ax: Axes | None = None, handles: Sequence[Line2D] = ()
 ) -> None:
-    """A legend under the figure, where it covers nothing."""
+    """A legend under the figure, where it covers nothing: of what `ax` shows, or of these."""
+    shown = handles if ax is None else ax.get_legend_handles_labels()[0]
     figure.legend(
-        handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False
+        handles=shown, loc="outside lower center", ncols=columns, fontsize=8, frameon=False
     )
+
+
+def sample(label: str, **kwargs: Any) -> Line2D:
+    """What a legend shows of a line."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], label=label, **kwargs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,20 @@ MINI_AMP, STREAMING_VB, THEORY = "Mini-AMP", "streaming VB", "state evolution"
 STOP = Stop(max_iter=500, tol=1e-8)
 #: Mean field settles slowly and is far from anything that more digits would change.
 VB_STOP = Stop(max_iter=300, tol=1e-6)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is streamed: a prior and a channel, under the title of their panel."""
+
+    title: str
+    prior: ScalarPrior
+    channel: Channel
+
+    @property
+    def model(self) -> tuple[ScalarPrior, Channel]:
+        """Both, as functions of the theory take them."""
+        return self.prior, self.channel
 
 
 def seeded(*numbers: float) -> np.random.Generator:

@@ -164,6 +164,11 @@ class Claim:
         return row
 
 
+def beyond(letter: str, what: str, ours: str, agrees: object, note: str = "") -> Claim:
+    """The claim of a figure that is not in the paper."""
+    return Claim(f"beyond {letter}", what, "not in the paper", ours, bool(agrees), note=note)
+
+
 def outcome(claims: Sequence[Claim]) -> str:
     """All verdicts in a line; what is lost aside, or was not run, is counted too.
 

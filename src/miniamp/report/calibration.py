@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from miniamp.arrays import Array
@@ -12,9 +10,6 @@ from miniamp.report.chart import Axis, Cells, Chart, Series, nothing
 from miniamp.report.draw import plotted
 from miniamp.report.facts import Facts
 from miniamp.report.stream import FEW
-
-if TYPE_CHECKING:
-    pass
 
 #: Classes of a confusion matrix, and curves: more could not be read.
 MOST_CLASSES, MOST_CURVES = 12, 6

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,9 +10,6 @@ from miniamp.arrays import Array
 from miniamp.report.chart import HEIGHT, Axis, Bars, Chart, Series, nothing
 from miniamp.report.draw import plotted
 from miniamp.report.facts import Facts
-
-if TYPE_CHECKING:
-    pass
 
 #: Features shown, and groups (classes, clusters): more could not be read.
 MOST_FEATURES, MOST_GROUPS = 30, 6

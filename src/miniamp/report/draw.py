@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from importlib.util import find_spec
 from inspect import signature
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
+from miniamp import checks
 from miniamp.arrays import Array, Given
-from miniamp.errors import MissingExtraError
 from miniamp.report.chart import Axis, Chart, Series, nothing, on_page
 from miniamp.report.facts import Facts
 
@@ -20,17 +20,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def missing_extra(name: str) -> MissingExtraError:
-    """The error for a library that reports need."""
-    return MissingExtraError(
-        "reports", "", f"{name} to be installed", 'pip install "miniamp[report]"'
-    )
-
-
-# Reported when reports are imported, not after the work that one is to be written about.
+# Reported when reports are imported, not after the work that one is to be written about; what is
+# there is imported when it is used.
 for _needed in ("matplotlib", "plotly"):
     if find_spec(_needed) is None:
-        raise missing_extra(_needed)
+        checks.needed(_needed, "reports")
 
 #: Colours of series 1 to 8 on paper: for the colour-blind, and told apart in grey by their dashes.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#5D4A9C", "#6B6B6B")
@@ -177,28 +171,27 @@ def _ticks(values: Array) -> Plain:
 
 
 def _shapes(chart: Chart) -> list[Plain]:
-    thin = {"color": MUTED, "width": 1.5, "dash": "dot"}
+    line: Plain = {"type": "line", "line": {"color": MUTED, "width": 1.5, "dash": "dot"}}
+    rect: Plain = {"type": "rect", "line": {"width": 0}, "layer": "below", "fillcolor": BAND}
     across: Plain = {"xref": "paper", "x0": 0, "x1": 1}
     shapes: list[Plain] = []
     if chart.band is not None:
         low, high = chart.band
-        edges: Plain = {"y0": low, "y1": high, "line": {"width": 0}, "layer": "below"}
-        shapes.append({"type": "rect", **across, **edges, "fillcolor": BAND})
+        shapes.append({**rect, **across, "y0": low, "y1": high})
     if chart.level is not None:
-        shapes.append(
-            {"type": "line", **across, "y0": chart.level, "y1": chart.level, "line": thin}
-        )
+        shapes.append({**line, **across, "y0": chart.level, "y1": chart.level})
     if chart.diagonal is not None:
         low, high = chart.diagonal
-        shapes.append({"type": "line", "x0": low, "x1": high, "y0": low, "y1": high, "line": thin})
+        shapes.append({**line, "x0": low, "x1": high, "y0": low, "y1": high})
     return shapes
 
 
 def matplotlib(chart: Chart, ax: Axes | None = None) -> Axes:
     """A chart on matplotlib axes, those given or new ones; returns the axes."""
-    ax = _new_axes() if ax is None else ax
-    ax.set_xlabel(chart.x.title)
-    ax.set_ylabel(chart.y.title)
+    if ax is None:
+        made = checks.needed("matplotlib.figure", "reports").Figure
+        ax = cast("Axes", made(figsize=(4.8, 3.2), layout="constrained").subplots())
+    ax.set(xlabel=chart.x.title, ylabel=chart.y.title)
     ax.grid(alpha=0.0 if chart.cells is not None else 0.2)
     ax.spines[["top", "right"]].set_visible(False)
     if chart.band is not None:
@@ -247,29 +240,15 @@ def plotted(
     return made
 
 
-def _new_axes() -> Axes:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise missing_extra("matplotlib") from error
-    return Figure(figsize=(4.8, 3.2), layout="constrained").subplots()
-
-
 def _stroke(ax: Axes, series: Series, i: int) -> None:
     i = i if series.colour is None else series.colour
     many = len(series.x) > 500
+    colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
+    dash = PAPER_DASHES[i % len(PAPER_DASHES)] if series.joined else "none"
     ax.errorbar(
-        series.x,
-        series.y,
-        xerr=series.error_x,
-        yerr=series.error_y,
-        label=series.name,
-        elinewidth=1.0,
-        color=COLOURS[i % len(COLOURS)],
-        linestyle=PAPER_DASHES[i % len(PAPER_DASHES)] if series.joined else "none",
-        marker=MARKERS[i % len(MARKERS)],
-        markersize=1.5 if many else 4,
-    )
+        series.x, series.y, xerr=series.error_x, yerr=series.error_y, label=series.name,
+        elinewidth=1.0, color=colour, linestyle=dash, marker=marker, markersize=1.5 if many else 4,
+    )  # fmt: skip
 
 
 def _table(ax: Axes, chart: Chart) -> None:
@@ -282,20 +261,16 @@ def _table(ax: Axes, chart: Chart) -> None:
 
 
 def _scale(ax: Axes, chart: Chart) -> None:
-    if chart.x.logarithmic:
-        ax.set_xscale("log")
-    elif chart.x.range is not None:
-        ax.set_xlim(*chart.x.range)
-    if chart.y.logarithmic:
-        ax.set_yscale("log")
-    elif chart.y.range is not None:
-        ax.set_ylim(*chart.y.range)
     if chart.x.zero:
         ax.axvline(0.0, color="0.6", linewidth=0.8)
-    if chart.x.labels:
-        ax.set_xticks(range(len(chart.x.labels)), chart.x.labels)
-    if chart.y.labels:
-        ax.set_yticks(range(len(chart.y.labels)), chart.y.labels)
+    for which, axis in (("x", chart.x), ("y", chart.y)):
+        if axis.logarithmic:
+            ax.set(**{f"{which}scale": "log"})  # type: ignore[arg-type]
+        elif axis.range is not None:
+            ax.set(**{f"{which}lim": axis.range})  # type: ignore[arg-type]
+        if axis.labels:
+            ticks = {f"{which}ticks": range(len(axis.labels)), f"{which}ticklabels": axis.labels}
+            ax.set(**ticks)  # type: ignore[arg-type]
 
 
 def _numbers(values: Iterable[float]) -> list[float | None]:

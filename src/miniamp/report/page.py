@@ -22,15 +22,15 @@ from miniamp.estimators.summary import shown as number
 from miniamp.report.chart import PAGE, Chart, NothingToDrawError
 from miniamp.report.choices import choices
 from miniamp.report.coefficients import overlapping
-from miniamp.report.draw import missing_extra, plotly, safe
+from miniamp.report.draw import plotly, safe
 from miniamp.report.facts import Facts, lead
 
 #: Rows of the table of batches: the latest ones.
 MOST_ROWS = 200
 #: Rows of the tables of coefficients and of features: the strongest, the first.
 MOST_COEFFICIENTS = 500
-#: Columns of probabilities.
-CHANCES = ("p_positive", "inclusion")
+#: Columns of probabilities, which have so many digits.
+CHANCES, DIGITS = ("p_positive", "inclusion"), 4
 #: Attribute of a cell with a number in it.
 NUMBER = ' class="number"'
 #: Conflicts that are listed: the latest ones.
@@ -162,11 +162,7 @@ def below(facts: Facts) -> str:
 
 def plotly_source() -> str:
     """The script that draws figures."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise missing_extra("plotly") from error
-    return str(get_plotlyjs())
+    return str(checks.needed("plotly.offline", "reports").get_plotlyjs())
 
 
 def resource(name: str, folder: str = "report") -> str:
@@ -237,11 +233,7 @@ def _verdict(facts: Facts) -> str:
             "No row was predicted before it was learned from: use smaller batches to see errors.",
         )
     kind = "finding" if found else "well"
-    return "\n".join(
-        f'<section class="card wide {kind}"><h2>{safe(message)}</h2>'
-        f'<p class="words">{safe(remedy)}</p></section>'
-        for message, remedy in found or [well]
-    )
+    return "\n".join(_section(message, remedy, kind=kind) for message, remedy in found or [well])
 
 
 def card(chart: Chart, i: int) -> str:
@@ -271,19 +263,17 @@ def _adapted(facts: Facts) -> str:
     if not rows:
         return ""
     table = _table(("batch", "rows", "what", "why"), rows[: -MOST_CONFLICTS - 1 : -1])
-    return (
-        f'<section class="card wide finding" id="adapted"><h2>'
-        f"Adapted or skipped: {len(rows):,}</h2>"
-        f'<div class="table">{table}</div></section>'
-    )
+    return _section(f"Adapted or skipped: {len(rows):,}", "", table, "finding", "adapted")
 
 
-def _section(title: str, words: str, content: str, kind: str = "table") -> str:
+def _section(title: str, words: str, table: str = "", kind: str = "", name: str = "") -> str:
+    """A card as wide as the page: a heading, a paragraph if there are words, and the table."""
     about = f'<p class="words">{safe(words)}</p>' if words else ""
-    return (
-        f'<section class="card wide"><h2>{safe(title)}</h2>{about}'
-        f'<div class="{kind}">{content}</div></section>'
-    )
+    own = f'class="{" ".join(["card wide", *kind.split()])}"' + (f' id="{name}"' if name else "")
+    # A table of numbers, which sorts by a click, is as high as a screen at most.
+    shape = "table numbers high" if 'class="sortable"' in table else "table"
+    inner = f'<div class="{shape}">{table}</div>' if table else ""
+    return f"<section {own}><h2>{safe(title)}</h2>{about}{inner}</section>"
 
 
 def _coefficients(facts: Facts) -> str:
@@ -292,10 +282,7 @@ def _coefficients(facts: Facts) -> str:
     order = np.argsort(-found.strength, kind="stable")[:MOST_COEFFICIENTS].tolist()
     titles = {"lower": "5 %", "upper": "95 %", **TITLES, "name": "feature"}
     rows = [
-        [
-            round(v[i], 4) if name in ("p_positive", "inclusion") else v[i]
-            for name, v in columns.items()
-        ]
+        [round(v[i], DIGITS) if name in CHANCES else v[i] for name, v in columns.items()]
         for i in order
     ]
     notes = (f"{line[:1].upper()}{line[1:]}." for line in found.note.splitlines())
@@ -304,7 +291,7 @@ def _coefficients(facts: Facts) -> str:
         words += f" The {len(order)} strongest of {len(found.strength):,}."
     table = _table([titles.get(name, name) for name in columns], rows, sortable=True)
     title = "Table of centres" if facts.task == "clustering" else "Table of coefficients"
-    return _section(title, words, table, "table numbers high")
+    return _section(title, words, table)
 
 
 def _data(facts: Facts) -> str:
@@ -326,13 +313,12 @@ def _data(facts: Facts) -> str:
     rows = list(zip(*columns.values(), strict=True))[:MOST_COEFFICIENTS]
     words = "Ranges over all rows; centre and scale are a feature's zero and unit in the model."
     table = _table(list(columns), rows, sortable=True)
-    return _section("Data", words, table, "table numbers high")
+    return _section("Data", words, table)
 
 
 def _choices(facts: Facts) -> str:
-    return _section(
-        "What was chosen, and why", "", _table(("what", "chosen", "why"), choices(facts))
-    )
+    table = _table(("what", "chosen", "why"), choices(facts))
+    return _section("What was chosen, and why", "", table)
 
 
 def _batches(facts: Facts) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from miniamp.arrays import Array, Given
 from miniamp.report.chart import Axis, Chart, Series, nothing, on_page
 from miniamp.report.draw import plotted
 from miniamp.report.facts import PAYS, Facts
-
-if TYPE_CHECKING:
-    pass
 
 #: There is nothing to show over time.
 SINGLE = nothing("a single batch", "at least two", "fit with a smaller {batch_size}")

@@ -12,7 +12,6 @@ import numpy as np
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
-from miniamp.errors import MissingExtraError
 from miniamp.theory.output import checked_channel, forecast_rule, output_channel
 from miniamp.theory.scalar import checked_prior, scalar_channel
 
@@ -87,21 +86,14 @@ class Curve:
             ax.semilogy(self.alpha, shown, "--", color=line.get_color(), label="MMSE")
         if self.blow_up is not None:
             ax.axvline(self.blow_up, linestyle=":", color=line.get_color())
-        ax.set_xlabel("rows / coefficients")
-        ax.set_ylabel("mean squared error")
+        ax.set(xlabel="rows / coefficients", ylabel="mean squared error")
         ax.legend()
         return ax
 
 
 def axes() -> Axes:
     """Fresh matplotlib axes."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise MissingExtraError(
-            "plot", "", "matplotlib to be installed", 'pip install "miniamp[report]"'
-        ) from None
-    return plt.subplots()[1]
+    return checks.needed("matplotlib.pyplot", "plot").subplots()[1]  # type: ignore[no-any-return]
 
 
 def text_table(cells: Sequence[Sequence[str]]) -> str:
