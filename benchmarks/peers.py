@@ -113,7 +113,7 @@ def clustering() -> Iterator[Row]:
 
     try:
         data = datasets.load_mnist((0, 1, 2))
-    except datasets.location.MissingDataError as error:
+    except datasets.MissingDataError as error:
         print(error)
         return
     with warnings.catch_warnings():

@@ -16,5 +16,7 @@ ArrayOrFloat: TypeAlias = NDArray[np.float64] | float
 #: What a user passes, before it is checked: anything, such as what NumPy can make an array of.
 Given: TypeAlias = object
 
+Shape: TypeAlias = tuple[int, ...]
+
 #: The shape of a sample: a number, a shape, or None for what the arguments broadcast to.
-Size: TypeAlias = int | tuple[int, ...] | None
+Size: TypeAlias = int | Shape | None

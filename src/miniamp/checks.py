@@ -11,7 +11,6 @@ import operator
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date, timedelta
-from functools import cache
 from types import ModuleType
 from typing import Any, SupportsIndex, cast
 
@@ -31,10 +30,8 @@ FORMED_BYTES = 1 << 30
 NO_NUMBERS = (str, bytes, date, timedelta, np.datetime64, np.timedelta64)
 
 #: The extra that has a package, where it is not `streams`.
-EXTRAS = {
-    "duckdb": "sql", "redis": "redis", "confluent_kafka": "kafka", "sklearn": "sklearn",
-    "matplotlib": "report", "plotly": "report",
-}
+EXTRAS = {"duckdb": "sql", "redis": "redis", "confluent_kafka": "kafka", "sklearn": "sklearn"}
+EXTRAS |= dict.fromkeys(("matplotlib", "plotly"), "report")
 
 
 def refuse(name: str, received: object, expected: str, remedy: str) -> InvalidInputError:
@@ -264,7 +261,6 @@ def refuse_duplicates(names: Iterable[str], source: str) -> None:
         seen.add(name)
 
 
-@cache
 def needed(module: str, purpose: str) -> ModuleType:
     """An optional dependency, or an error that names the extra to install.
 

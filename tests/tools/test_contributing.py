@@ -24,7 +24,7 @@ from numpy.random import Generator
 from scipy.special import logsumexp
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given, Size
+from miniamp.arrays import Array, ArrayOrFloat, Given, Shape
 from miniamp.priors.base import ScalarPrior
 
 
@@ -62,13 +62,9 @@ class Ternary(ScalarPrior):
         mean = np.sum(chances * values, axis=0)
         return mean, np.sum(chances * (values - mean) ** 2, axis=0)
 
-    def sample(
-        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
-    ) -> Array:
+    def drawn(self, rng: Generator, shape: Shape, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         values, logs = self._logs(A, B)
-        logs = np.broadcast_to(
-            logs.reshape(3, *np.shape(logs)[1:]), (3, *self._shape_of(size, A, B))
-        )
+        logs = np.broadcast_to(logs.reshape(3, *np.shape(logs)[1:]), (3, *shape))
         chosen = np.argmax(logs + rng.gumbel(size=logs.shape), axis=0)
         return np.asarray(self.scale * (chosen - 1.0))
 '''

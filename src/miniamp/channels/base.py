@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
@@ -218,15 +220,19 @@ class NoisyChannel(Channel):
         return self.replaced(var=var)
 
 
+def checked_values(
+    y: Given, known: Callable[[Array], NDArray[np.bool_]], what: str, expected: str, remedy: str
+) -> Array:
+    """Observations as float64; the first that is not known is refused by name."""
+    values = checks.numeric("y", y)
+    unknown = values[~known(values)]
+    if unknown.size:
+        raise checks.refuse("y", f"the {what} {unknown.flat[0]:g}", expected, remedy)
+    return values
+
+
 def checked_counts(y: Given) -> Array:
     """Counts as float64; negative and broken ones refused by name."""
-    counts = checks.numeric("y", y)
-    unknown = counts[(counts < 0.0) | (counts != np.floor(counts))]
-    if unknown.size:
-        raise checks.refuse(
-            "y",
-            f"the count {unknown.flat[0]:g}",
-            "whole numbers >= 0",
-            "give rates per unit as counts, with an exposure",
-        )
-    return counts
+    whole = lambda counts: (counts >= 0.0) & (counts == np.floor(counts))  # noqa: E731
+    remedy = "give rates per unit as counts, with an exposure"
+    return checked_values(y, whole, "count", "whole numbers >= 0", remedy)

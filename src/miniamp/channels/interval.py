@@ -8,7 +8,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.channels.base import NoisyChannel
+from miniamp.channels.base import NoisyChannel, checked_values
 from miniamp.channels.gaussian import NOISE_FLOOR
 from miniamp.numerics.normal import Slice, gaussian_slice
 
@@ -56,16 +56,10 @@ class Interval(NoisyChannel):
         return int(self.thresholds.shape[-1]) + 1
 
     def checked(self, y: Given) -> Array:
-        bins = checks.numeric("y", y)
-        unknown = bins[(bins != np.floor(bins)) | (bins < 0) | (bins >= self.bins)]
-        if unknown.size:
-            raise checks.refuse(
-                "y",
-                f"the bin {unknown.flat[0]:g}",
-                f"whole numbers from 0 to {self.bins - 1}",
-                "number the bins as numpy.digitize(values, thresholds) does",
-            )
-        return bins
+        known = lambda y: (y == np.floor(y)) & (y >= 0.0) & (y < self.bins)  # noqa: E731
+        expected = f"whole numbers from 0 to {self.bins - 1}"
+        remedy = "number the bins as numpy.digitize(values, thresholds) does"
+        return checked_values(y, known, "bin", expected, remedy)
 
     def log_partition(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
         return self._slice(y, omega, V)[0].log_mass

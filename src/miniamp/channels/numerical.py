@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.channels.base import Channel, checked_counts
+from miniamp.channels.base import Channel, checked_counts, checked_values
 from miniamp.errors import InvalidTypeError
 from miniamp.numerics.averages import local, moments
 
@@ -67,20 +67,15 @@ class Numerical(Channel):
     ) -> None:
         if not callable(log_likelihood):
             raise InvalidTypeError(
-                "log_likelihood",
-                repr(log_likelihood),
-                "a function of (y, z)",
+                "log_likelihood", repr(log_likelihood), "a function of (y, z)",
                 "write one that takes and returns arrays",
-            )
+            )  # fmt: skip
+        self.support: str | tuple[float, ...]
         if isinstance(support, str):
             if support not in ("real", "positive", "counts"):
-                raise checks.refuse(
-                    "support",
-                    repr(support),
-                    "'real', 'positive', 'counts' or a sequence of labels",
-                    "name one of them",
-                )
-            self.support: str | tuple[float, ...] = support
+                expected = "'real', 'positive', 'counts' or a sequence of labels"
+                raise checks.refuse("support", repr(support), expected, "name one of them")
+            self.support = support
         else:
             self.support = tuple(np.unique(checks.vector("support", support)).tolist())
             if not self.support:
@@ -90,11 +85,8 @@ class Numerical(Channel):
         self.blur = self.scale
 
     def parameters(self) -> dict[str, object]:
-        return {
-            "log_likelihood": self._log_likelihood,
-            "support": self.support,
-            "scale": self.scale,
-        }
+        own = {"log_likelihood": self._log_likelihood}
+        return {**own, "support": self.support, "scale": self.scale}
 
     def log_likelihood(self, y: ArrayOrFloat, z: ArrayOrFloat) -> Array:
         """log P(y | z) as the user wrote it."""
@@ -103,18 +95,12 @@ class Numerical(Channel):
     def checked(self, y: Given) -> Array:
         if self.support == "counts":
             return checked_counts(y)
-        values = checks.numeric("y", y)
-        if self.support == "positive":
-            unknown, expected = values[values <= 0.0], "numbers > 0"
-        elif self.support == "real":
-            return values
-        else:
-            unknown, expected = values[~np.isin(values, self.support)], f"one of {self.support}"
-        if unknown.size:
-            raise checks.refuse(
-                "y", f"the value {unknown.flat[0]:g}", expected, "encode y as `support` says"
-            )
-        return values
+        if self.support == "real":
+            return checks.numeric("y", y)
+        positive = self.support == "positive"
+        known = lambda y: y > 0.0 if positive else np.isin(y, self.support)  # noqa: E731
+        expected = "numbers > 0" if positive else f"one of {self.support}"
+        return checked_values(y, known, "value", expected, "encode y as `support` says")
 
     def log_partition(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
         return self._all(y, omega, V)[0]
@@ -169,13 +155,9 @@ class Numerical(Channel):
         below = np.cumsum(p, axis=-1)
         u = rng.random((*y.shape[:-1], 1)) * below[..., -1:]
         if self.support in ("real", "positive"):
-            pairs = zip(
-                u.reshape(-1),
-                below.reshape(-1, y.shape[-1]),
-                y.reshape(-1, y.shape[-1]),
-                strict=True,
-            )
-            return np.array([np.interp(a, b, c) for a, b, c in pairs]).reshape(y.shape[:-1])
+            each = (u.reshape(-1), *(a.reshape(-1, y.shape[-1]) for a in (below, y)))
+            found = [np.interp(a, b, c) for a, b, c in zip(*each, strict=True)]
+            return np.array(found).reshape(y.shape[:-1])
         which = np.minimum((u > below).sum(axis=-1, keepdims=True), y.shape[-1] - 1)
         return np.asarray(np.take_along_axis(y, which, axis=-1)[..., 0])
 
@@ -269,11 +251,8 @@ class Numerical(Channel):
         number = int(np.clip((ends[1] - ends[0]) * width / (FINE * self.scale), 401, 2001))
         t = np.linspace(float(ends[0]), float(ends[1]), number)
         step = t[1] - t[0]
-        return (
-            (width * np.sinh(t), step * width * np.cosh(t))
-            if real
-            else (np.exp(t), step * np.exp(t))
-        )
+        y, slope = (width * np.sinh(t), width * np.cosh(t)) if real else (np.exp(t), np.exp(t))
+        return y, step * slope
 
     def _counts(self, omega: Array, V: Array) -> tuple[Array, Array]:
         most = 32

@@ -53,8 +53,7 @@ class Poisson(Smooth):
     names = ("exposure",)
 
     def __init__(self, link: str = "exp", exposure: Given = 1.0) -> None:
-        if link not in ("exp", "softplus"):
-            raise checks.refuse("link", repr(link), "'exp' or 'softplus'", "choose one of them")
+        checks.choice("link", link, ("exp", "softplus"))
         self.link = link
         self.exposure = checks.parameter("exposure", exposure, above=0.0)
 
@@ -101,11 +100,9 @@ class Poisson(Smooth):
             rate = y / self.exposure
             best = np.log(rate) if self.link == "exp" else _inverse_softplus(rate)
             pull = np.minimum(V * self.exposure * np.exp(np.minimum(omega, 700.0)), 1e300)
-        best = (
-            np.maximum(best, omega - np.maximum(pull, 0.0) - 1.0)
-            if self.link == "exp"
-            else (np.maximum(best, omega - V * self.exposure - 1.0))
-        )
+        if self.link != "exp":
+            pull = V * self.exposure
+        best = np.maximum(best, omega - np.maximum(pull, 0.0) - 1.0)
         return np.minimum(omega, best), np.maximum(omega, best)
 
     def predict(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.channels.base import Channel
+from miniamp.channels.base import Channel, checked_values
 from miniamp.numerics.averages import V_FLOOR, Tilted, derivatives, peak_of, tilted
 from miniamp.parametric import Places
 
@@ -88,21 +88,10 @@ class Binary(Differentiable):
         return np.broadcast_to([-1.0, 1.0], both), np.ones(both)
 
     def checked(self, y: Given) -> Array:
-        return checked_signs(y)
-
-
-def checked_signs(y: Given) -> Array:
-    """Labels as -1.0 and +1.0, anything else refused by name."""
-    labels = checks.numeric("y", y)
-    unknown = labels[np.abs(labels) != 1.0]
-    if unknown.size:
-        raise checks.refuse(
-            "y",
-            f"the label {unknown.flat[0]:g}",
-            "only -1 and +1",
-            "encode the classes as -1 and +1",
+        known = lambda labels: np.abs(labels) == 1.0  # noqa: E731
+        return checked_values(
+            y, known, "label", "only -1 and +1", "encode the classes as -1 and +1"
         )
-    return labels
 
 
 class WeightedLabels(Binary, Smooth):

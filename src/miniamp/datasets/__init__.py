@@ -1,9 +1,7 @@
 """Data sets: synthetic problems with a known truth, and real ones."""
 
 from miniamp.datasets import ensembles
-from miniamp.datasets.location import Labelled, MissingDataError
-from miniamp.datasets.mnist import load_mnist
-from miniamp.datasets.newsgroups import load_newsgroups
+from miniamp.datasets.real import Labelled, MissingDataError, load_mnist, load_newsgroups
 from miniamp.datasets.synthetic import Problem, ProblemBatch, glm_stream
 
 __all__ = [

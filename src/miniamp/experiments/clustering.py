@@ -18,7 +18,7 @@ from miniamp import channels, priors
 from miniamp.absorb import Stop, absorb
 from miniamp.arrays import Array
 from miniamp.datasets import Labelled, load_mnist, load_newsgroups
-from miniamp.datasets.location import file_in_folder
+from miniamp.datasets.real import file_in_folder
 from miniamp.evidence import FactorBatch
 from miniamp.experiments.streaming import MINI_AMP, THEORY, seeded
 from miniamp.experiments.tables import Row, rows_of

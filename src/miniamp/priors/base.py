@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given, Size
+from miniamp.arrays import Array, ArrayOrFloat, Given, Shape, Size
 from miniamp.kernel import Kernel
 from miniamp.parametric import Parametric, Places
 from miniamp.tilt import Tilt
@@ -48,11 +48,15 @@ class BasePrior(Parametric, ABC):
     def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
         """Mean and variance under the tilt: eta and eta' of `eq:amp3`."""
 
-    @abstractmethod
     def sample(
         self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
     ) -> Array:
         """Draws under the tilt (A, B), of shape `size`; without a tilt, from the prior itself."""
+        return self.drawn(rng, self._shape_of(size, A, B), A, B)
+
+    @abstractmethod
+    def drawn(self, rng: Generator, shape: Shape, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        """`sample`, with the shape in full."""
 
     def no_tilt(self, size: int) -> Tilt:
         """The empty tilt, for `size` coefficients."""
@@ -126,6 +130,12 @@ class BasePrior(Parametric, ABC):
         """Posterior probability that a coefficient is not exactly zero: 1 without a point there."""
         return np.ones(np.broadcast_shapes(self.shape, np.shape(A), np.shape(B)))
 
+    def _shape_of(self, size: Size, A: ArrayOrFloat, B: ArrayOrFloat) -> Shape:
+        """The shape of a sample: what was asked for, or what the arguments broadcast to."""
+        if size is None:
+            return np.broadcast_shapes(self.shape, np.shape(A), np.shape(B))
+        return (size,) if isinstance(size, int) else tuple(size)
+
     def _free(self, fixed: Collection[str]) -> frozenset[str]:
         """Names of the hyper-parameters that EM may change: shared, and not held."""
         held = (fixed,) if isinstance(fixed, str) else tuple(fixed)
@@ -169,12 +179,6 @@ class ScalarPrior(BasePrior):
         return self.replaced(
             **{n: np.reshape(v, np.shape(getattr(self, n))) for n, v in values.items() if n in free}
         )
-
-    def _shape_of(self, size: Size, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[int, ...]:
-        """The shape of a sample: what was asked for, or what the arguments broadcast to."""
-        if size is None:
-            return np.broadcast_shapes(self.shape, np.shape(A), np.shape(B))
-        return (size,) if isinstance(size, int) else tuple(size)
 
 
 class MeanAndVariance(ScalarPrior):

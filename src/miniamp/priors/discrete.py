@@ -9,7 +9,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.numerics.sums import leading, log_weights, shares
+from miniamp.numerics.sums import leading, log_weights
 from miniamp.priors.base import Components
 from miniamp.priors.gaussian_mixture import FiniteMixture
 
@@ -46,33 +46,23 @@ class Discrete(FiniteMixture):
     def components(self) -> Components:
         return Components(self.weights, self.points, np.zeros(self.points.shape))
 
-    def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        log_sum, _, best, at_best = self._terms(A, B)
-        A, B = np.asarray(A), np.asarray(B)
-        return np.asarray(log_sum + at_best + best * (B - 0.5 * A * best))
-
-    def _parts(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array, Array]:
-        share = self._terms(A, B)[1]
-        return share, np.broadcast_to(self.points, share.shape), np.zeros(share.shape)
-
     def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
         """The prior after one EM step: weights are mean posterior probabilities; points stay."""
         share = self.probabilities(A, B)
         weights = np.mean(share.reshape(-1, share.shape[-1]), axis=0)
         return self._learned(self._free(fixed), weights=weights)
 
-    def _terms(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array, Array, Array]:
-        """log of the sum relative to the best point, shares, the best point, its log-weight.
+    def _log_terms(self, A: Array, B: Array) -> tuple[Array, Array]:
+        """The terms relative to that of the best point, which is the common part.
 
         Differences between points are formed as products, (p - q) (B - A (p + q)/2): the terms
         themselves grow to 1e14 and would leave no digit of the difference.
         """
-        A, B = np.asarray(A)[..., None], np.asarray(B)[..., None]
         log_terms = log_weights(self.weights) + self.points * (B - 0.5 * A * self.points)
         points = np.broadcast_to(self.points, log_terms.shape)
         log_prior = np.broadcast_to(log_weights(self.weights), log_terms.shape)
         index = np.argmax(log_terms, axis=-1, keepdims=True)
         best, at_best = leading(points, index), leading(log_prior, index)
         slope = B - 0.5 * A * (points + best)
-        log_sum, share = shares(log_prior - at_best + (points - best) * slope)
-        return log_sum, share, best[..., 0], at_best[..., 0]
+        common = at_best + best * (B - 0.5 * A * best)
+        return log_prior - at_best + (points - best) * slope, common[..., 0]

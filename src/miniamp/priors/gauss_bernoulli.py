@@ -11,7 +11,7 @@ from numpy.random import Generator
 from scipy.special import expit, logit
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given, Size
+from miniamp.arrays import Array, ArrayOrFloat, Given, Shape
 from miniamp.kernel import Kernel, packed
 from miniamp.priors.base import Components, MeanAndVariance, ScalarPrior
 from miniamp.priors.gaussian import Gaussian
@@ -61,10 +61,7 @@ class SpikeAndSlab(ScalarPrior):
             included * (var + excluded * np.square(mean))
         )
 
-    def sample(
-        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
-    ) -> Array:
-        shape = self._shape_of(size, A, B)
+    def drawn(self, rng: Generator, shape: Shape, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         included = rng.random(shape) < self.inclusion_probability(A, B)
         return np.asarray(np.where(included, self._slab.sample(rng, shape, A, B), 0.0))
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import Generator
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given, Size
+from miniamp.arrays import Array, ArrayOrFloat, Given, Shape
 from miniamp.kernel import Kernel, packed, read_only
 from miniamp.parametric import Places
 from miniamp.priors.base import BasePrior, Components, MeanAndVariance, ScalarPrior
@@ -64,11 +64,9 @@ class Gaussian(MeanAndVariance):
 
         return Kernel(kernels.gaussian, packed(self.mean, self.var))
 
-    def sample(
-        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
-    ) -> Array:
+    def drawn(self, rng: Generator, shape: Shape, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         mean, var = self.moments(A, B)
-        return np.asarray(mean + np.sqrt(var) * rng.normal(size=self._shape_of(size, A, B)))
+        return np.asarray(mean + np.sqrt(var) * rng.normal(size=shape))
 
     def refitted(
         self, mean: Array, var: Array, weight: Array, free: frozenset[str]
@@ -214,13 +212,8 @@ class WithIntercept(BasePrior):
             self.inner.inclusion_probability(*others), self.last.inclusion_probability(*last)
         )
 
-    def sample(
-        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
-    ) -> Array:
-        """Draws under the tilt (A, B), of shape `size`; the intercept is the last of each."""
-        if size is None:
-            size = np.broadcast_shapes(np.shape(A), np.shape(B))
-        shape = (size,) if isinstance(size, int) else size
+    def drawn(self, rng: Generator, shape: Shape, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        """Draws under the tilt (A, B); the intercept is the last of each."""
         others, last = self._split(np.broadcast_to(A, shape), np.broadcast_to(B, shape))
         return self._joined(
             self.inner.sample(rng, (*shape[:-1], shape[-1] - 1), *others),

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given, Size
+from miniamp.arrays import Array, ArrayOrFloat, Given, Shape
 from miniamp.numerics.sums import choose, leading, log_weights, shares, spread
 from miniamp.priors.base import Components, ScalarPrior
 from miniamp.priors.gaussian import gaussian_log_partition, gaussian_moments
@@ -23,8 +23,25 @@ class FiniteMixture(ScalarPrior):
     def components(self) -> Components: ...
 
     @abstractmethod
+    def _log_terms(self, A: Array, B: Array) -> tuple[Array, Array]:
+        """log of weight times partition of each component, less a common part; and that part.
+
+        A and B have a last axis of length 1, beside which the components are; the common part is
+        without that axis.
+        """
+
+    def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        log_terms, common = self._log_terms(np.asarray(A)[..., None], np.asarray(B)[..., None])
+        return np.asarray(common + shares(log_terms)[0])
+
     def _parts(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array, Array]:
         """Share, mean and variance of each component under the tilt, all of shape (..., K)."""
+        A, B = np.asarray(A)[..., None], np.asarray(B)[..., None]
+        share = shares(self._log_terms(A, B)[0])[1]
+        _, means, variances = self.components()
+        if variances.any():
+            means, variances = gaussian_moments(means, variances, A, B)
+        return share, np.broadcast_to(means, share.shape), np.broadcast_to(variances, share.shape)
 
     def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
         share, means, variances = self._parts(A, B)
@@ -41,10 +58,7 @@ class FiniteMixture(ScalarPrior):
         zero = (means == 0.0) & (variances == 0.0)
         return np.asarray(np.sum(self.probabilities(A, B), axis=-1, where=~zero))
 
-    def sample(
-        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
-    ) -> Array:
-        shape = self._shape_of(size, A, B)
+    def drawn(self, rng: Generator, shape: Shape, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         share, means, variances = self._parts(A, B)
         full = (*shape, share.shape[-1])
         chosen = choose(rng, share, shape)
@@ -89,10 +103,6 @@ class GaussianMixture(FiniteMixture):
     def components(self) -> Components:
         return Components(self.weights, self.means, self.vars)
 
-    def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        log_terms, common = self._log_terms(A, B)
-        return np.asarray(common + shares(log_terms)[0])
-
     def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
         """The prior after one EM step on whatever is shared among weights, means and vars.
 
@@ -118,21 +128,13 @@ class GaussianMixture(FiniteMixture):
             spreads = np.where(held, spreads, self.vars)
         return self._learned(free, weights=total / np.sum(total), means=centres, vars=spreads)
 
-    def _parts(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array, Array]:
-        share = shares(self._log_terms(A, B)[0])[1]
-        means, variances = gaussian_moments(
-            self.means, self.vars, np.asarray(A)[..., None], np.asarray(B)[..., None]
-        )
-        return share, np.broadcast_to(means, share.shape), np.broadcast_to(variances, share.shape)
-
-    def _log_terms(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
-        """log of weight times partition of each component, less a common part; and that part.
+    def _log_terms(self, A: Array, B: Array) -> tuple[Array, Array]:
+        """The terms of the components.
 
         Where the tilt is sharper than the components, B^2/2A is common to all and so large that
         their differences would drown in its rounding: there the centred form
         -(B/A - mean)^2 / 2 (var + 1/A) is used.
         """
-        A, B = np.asarray(A)[..., None], np.asarray(B)[..., None]
         sharp = np.max(self.vars, axis=-1, keepdims=True) * A > 1.0
         safe = np.where(sharp, A, 1.0)
         centred = -0.5 * safe * np.square(B / safe - self.means) / (1.0 + safe * self.vars)

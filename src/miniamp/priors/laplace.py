@@ -10,7 +10,7 @@ from numpy.random import Generator
 from scipy.special import expit
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given, Size
+from miniamp.arrays import Array, ArrayOrFloat, Given, Shape
 from miniamp.numerics.normal import half_line_moments, log_scaled_mass, sample_half_line
 from miniamp.priors.base import ScalarPrior
 
@@ -59,10 +59,7 @@ class Laplace(ScalarPrior):
             var = within + plus * minus * np.square(right.mean + left.mean)
         return mean, np.where(np.isinf(mean), np.inf, var)
 
-    def sample(
-        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
-    ) -> Array:
-        shape = self._shape_of(size, A, B)
+    def drawn(self, rng: Generator, shape: Shape, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         right, left = self._sides(A, B)
         positive = rng.random(shape) < _chances(right, left)[0]
         u, width = np.where(positive, right.u, left.u), np.where(positive, right.width, left.width)

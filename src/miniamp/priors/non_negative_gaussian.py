@@ -9,7 +9,7 @@ from numpy.random import Generator
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr
 
-from miniamp.arrays import Array, ArrayOrFloat, Size
+from miniamp.arrays import Array, ArrayOrFloat, Shape
 from miniamp.numerics.normal import half_line_moments, log_scaled_mass, sample_half_line
 from miniamp.priors.base import MeanAndVariance
 from miniamp.priors.gaussian import gaussian_log_partition
@@ -54,11 +54,8 @@ class NonNegativeGaussian(MeanAndVariance):
         unit_mean, unit_var = half_line_moments(after)
         return np.asarray(width * unit_mean), np.asarray(np.square(width) * unit_var)
 
-    def sample(
-        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
-    ) -> Array:
+    def drawn(self, rng: Generator, shape: Shape, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         after, width = self._tilted(A, B)
-        shape = self._shape_of(size, A, B)
         return np.asarray(width * sample_half_line(rng, np.broadcast_to(after, shape)))
 
     def refitted(

@@ -10,7 +10,7 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given, Size
+from miniamp.arrays import Array, ArrayOrFloat, Given, Shape
 from miniamp.errors import InvalidTypeError
 from miniamp.numerics.landscape import Flags, TiltedDensity, survey
 from miniamp.numerics.panels import Panels
@@ -103,10 +103,7 @@ class Numerical(ScalarPrior):
             var[block] = np.where(heavy | endless, np.inf, spread)
         return mean.reshape(A.shape), var.reshape(A.shape)
 
-    def sample(
-        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
-    ) -> Array:
-        shape = self._shape_of(size, A, B)
+    def drawn(self, rng: Generator, shape: Shape, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         A, B = np.broadcast_arrays(np.asarray(A, dtype=np.float64), B)
         owner = np.broadcast_to(np.arange(A.size).reshape(A.shape), shape).ravel()
         draws = np.empty(owner.size)

@@ -10,7 +10,7 @@ from numpy.random import Generator
 from scipy.special import expit, logit
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given, Size
+from miniamp.arrays import Array, ArrayOrFloat, Given, Shape
 from miniamp.kernel import Kernel, packed
 from miniamp.priors.base import Components, ScalarPrior
 
@@ -55,11 +55,9 @@ class Rademacher(ScalarPrior):
 
         return Kernel(kernels.rademacher, packed(logit(self.p)))
 
-    def sample(
-        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
-    ) -> Array:
+    def drawn(self, rng: Generator, shape: Shape, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         plus = expit(logit(self.p) + 2.0 * np.asarray(B))
-        return np.asarray(np.where(rng.random(self._shape_of(size, A, B)) < plus, 1.0, -1.0))
+        return np.asarray(np.where(rng.random(shape) < plus, 1.0, -1.0))
 
     def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
         """The prior after one EM step: p is the mean posterior probability of +1."""

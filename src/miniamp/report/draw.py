@@ -265,12 +265,12 @@ def _scale(ax: Axes, chart: Chart) -> None:
         ax.axvline(0.0, color="0.6", linewidth=0.8)
     for which, axis in (("x", chart.x), ("y", chart.y)):
         if axis.logarithmic:
-            ax.set(**{f"{which}scale": "log"})  # type: ignore[arg-type]
+            ax.set(**{f"{which}scale": "log"})
         elif axis.range is not None:
-            ax.set(**{f"{which}lim": axis.range})  # type: ignore[arg-type]
+            ax.set(**{f"{which}lim": axis.range})
         if axis.labels:
             ticks = {f"{which}ticks": range(len(axis.labels)), f"{which}ticklabels": axis.labels}
-            ax.set(**ticks)  # type: ignore[arg-type]
+            ax.set(**ticks)
 
 
 def _numbers(values: Iterable[float]) -> list[float | None]:

@@ -1,4 +1,4 @@
-"""Choices: the ways to cut a stream into equal batches, and what each of them leads to."""
+"""Choices: the ways to cut a stream into batches, and what each of them leads to."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from miniamp.arrays import Given
 from miniamp.channels import Channel
+from miniamp.errors import InvalidInputError
+from miniamp.priors import ScalarPrior
 from miniamp.theory.curves import Curve
 from miniamp.theory.limits import learning_curve, offline_alpha, online_alpha, online_curve
+from miniamp.theory.scheduling import Schedule, schedule
 from miniamp.theory.spectrum import Spectrum
 
 #: Batches into which the rows of a single one are cut, to look for a cheaper choice.
 CUTS = (1, 2, 3, 5, 10, 20, 50, 100)
 MOST_BATCHES = 5_000
+#: In a stream of more batches than this, the sizes of the first few hardly matter for the end.
+MANY = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,66 +34,71 @@ class Choice:
     curve: Curve = field(repr=False)  #: the predicted learning curve
 
 
-def ways_to_batch(
-    prior: Given,
-    channel: Channel,
-    features: int,
-    target: float | None,
-    budget: int | None,
-    limit: float | None,
-    design: Spectrum | None = None,
-) -> list[Choice]:
-    """One batch of all rows, that cut into pieces, the largest batch in memory, single rows."""
-    if target is None and budget is not None:
-        all_rows = budget
-        online_rows = budget
-    else:
-        assert target is not None
-        all_rows = int(np.ceil(offline_alpha(prior, channel, target, design) * features))
-        online_rows = int(np.ceil(online_alpha(prior, channel, target) * features))
-        if budget is not None:
-            all_rows, online_rows = min(all_rows, budget), min(online_rows, budget)
-    sizes = {max(int(np.ceil(all_rows / cut)), 1): f"in {cut} pieces" for cut in CUTS}
-    sizes[all_rows] = "all rows at once"
-    if limit is not None:
-        fitting = largest_batch(limit, features)
-        if 1 < fitting < all_rows:
-            sizes[fitting] = "all that fits"
-    found = []
-    for size in sorted(sizes, reverse=True):
-        if size == 1 and all_rows > 1:
-            continue
-        number = min(max(-(-online_rows // size), -(-all_rows // size)) + 1, MOST_BATCHES)
-        if budget is not None:
-            number = max(min(number, budget // size), 1)
-        curve = learning_curve(prior, channel, size / features, batches=number, design=design)
-        found.append(_choice(sizes[size], features, size, size / features, curve, target))
-    grid = np.linspace(0.0, online_rows / features, 101)[1:]
-    curve = online_curve(prior, channel, grid)
-    found.append(_choice("one row at a time", features, 1, 0.0, curve, target, online_rows))
-    return found
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What a plan is asked for: a model, and what is wanted or limited. None where nothing is."""
 
+    prior: ScalarPrior
+    channel: Channel
+    features: int
+    target: float | None  #: the error to reach
+    budget: int | None  #: rows that can be had
+    limit: float | None  #: bytes
+    design: Spectrum | None
 
-def _choice(
-    name: str,
-    features: int,
-    size: int,
-    alpha_b: float,
-    curve: Curve,
-    target: float | None,
-    online_rows: int | None = None,
-) -> Choice:
-    rows, last = None, len(curve.mse) - 1
-    if target is not None:
+    def choices(self) -> list[Choice]:
+        """One batch of all rows, that cut into pieces, the largest batch in memory, single rows."""
+        model, N = (self.prior, self.channel), self.features
+        needed: list[float] = []
+        if self.target is not None:
+            needed = [offline_alpha(*model, self.target, self.design)]
+            needed += [online_alpha(*model, self.target)]
+        most = np.inf if self.budget is None else self.budget
+        all_rows, online_rows = (
+            int(min(np.ceil(alpha * N), most)) for alpha in needed or [np.inf, np.inf]
+        )
+        sizes = {max(int(np.ceil(all_rows / cut)), 1): f"in {cut} pieces" for cut in CUTS}
+        sizes[all_rows] = "all rows at once"
+        if self.limit is not None and 1 < largest_batch(self.limit, N) < all_rows:
+            sizes[largest_batch(self.limit, N)] = "all that fits"
+        found = []
+        for size in sorted(sizes, reverse=True):
+            if size == 1 and all_rows > 1:
+                continue
+            number = min(max(-(-online_rows // size), -(-all_rows // size)) + 1, MOST_BATCHES)
+            number = max(int(min(number, most / size)), 1)
+            curve = learning_curve(*model, size / N, batches=number, design=self.design)
+            found.append(self._choice(sizes[size], size, size / N, curve))
+        curve = online_curve(*model, np.linspace(0.0, online_rows / N, 101)[1:])
+        found.append(self._choice("one row at a time", 1, 0.0, curve, online_rows))
+        return found
+
+    def _choice(
+        self, name: str, size: int, alpha_b: float, curve: Curve, online_rows: int | None = None
+    ) -> Choice:
+        rows, last = None, len(curve.mse) - 1
         # The last point of an online curve is the target itself, up to rounding.
-        reached = curve.first(target * (1.0 + 1e-9))
+        reached = None if self.target is None else curve.first(self.target * (1.0 + 1e-9))
         if reached is not None:
             last = reached
-            rows = round(float(curve.alpha[last]) * features)
+            rows = round(float(curve.alpha[last]) * self.features)
             if online_rows is not None:
                 rows = min(max(rows, 1), online_rows)
-    memory, shown = memory_of(size, features), curve.head(last + 1)
-    return Choice(name, alpha_b, size, memory, rows, float(curve.mse[last]), shown)
+        memory, shown = memory_of(size, self.features), curve.head(last + 1)
+        return Choice(name, alpha_b, size, memory, rows, float(curve.mse[last]), shown)
+
+    def schedule(self) -> Schedule | None:
+        """The best unequal batches within the memory; None without a limit, or out of reach."""
+        if self.limit is None:
+            return None
+        N, largest = self.features, largest_batch(self.limit, self.features)
+        if self.budget is not None and self.budget > MANY * largest:
+            return None
+        rows = None if self.budget is None else self.budget / N
+        try:
+            return schedule(self.prior, self.channel, rows, largest / N, self.target, self.design)
+        except InvalidInputError:  # no sequence of batches so small reaches the target
+            return None
 
 
 def memory_of(rows: int, features: int) -> int:

@@ -73,13 +73,10 @@ class Law:
 
     def tilted(self, gain: Gain) -> Law:
         """The law after a batch that adds `gain`."""
-        return Law(
-            self.prior,
-            self.truth,
-            self.lam + gain.lam,
-            self.gamma + gain.gamma,
-            self.signal + gain.signal,
-        )
+        return self._with(self.lam + gain.lam, self.gamma + gain.gamma, self.signal + gain.signal)
+
+    def _with(self, lam: float, gamma: float, signal: float) -> Law:
+        return Law(self.prior, self.truth, lam, gamma, signal)
 
     def scaled(self, factor: float) -> Law:
         """The law with all that is known counted `factor` times, as `absorb(..., forget=factor)`.
@@ -89,9 +86,7 @@ class Law:
         """
         if factor == 1.0:
             return self
-        return Law(
-            self.prior, self.truth, factor * self.lam, factor**2 * self.gamma, factor * self.signal
-        )
+        return self._with(factor * self.lam, factor**2 * self.gamma, factor * self.signal)
 
     def drifted(self, drift: float) -> Law:
         """The law of the coefficients one step later, x' = sqrt(1 - drift) x + sqrt(drift) fresh.
@@ -109,9 +104,7 @@ class Law:
                 "subtract the mean from the coefficients; only what is left can drift",
             )  # fmt: skip
         noise = self.signal**2 * drift * variance
-        return Law(
-            self.prior, self.truth, self.lam, self.gamma + noise, np.sqrt(1.0 - drift) * self.signal
-        )
+        return self._with(self.lam, self.gamma + noise, np.sqrt(1.0 - drift) * self.signal)
 
     @property
     def mse(self) -> float:

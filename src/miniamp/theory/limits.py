@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from scipy.optimize import brentq
@@ -27,6 +27,8 @@ PATIENCE = 20_000
 TOLERANCE = 1e-13
 #: What counts as converged where iterations are counted, as in `Stop`.
 COUNTED = 1e-8
+#: A precision that stands for infinity, in units of 1/Var x.
+ENDLESS = 1e31
 
 
 def learning_curve(
@@ -182,12 +184,20 @@ def checked_target(name: str, target: Given, prior: Given) -> float:
 
 def precision_for(scalar: ScalarChannel, mse: float) -> float:
     """The lambda at which the scalar channel has an MMSE of `mse`."""
+    return crossing(lambda lam: 1.0 - float(scalar.mmse(lam)) / mse, scalar)
+
+
+def crossing(rising: Callable[[float], float], scalar: ScalarChannel) -> float:
+    """The lambda at which a rising function changes its sign; where tables end if it never does."""
     low = high = -np.log(scalar.variance)
-    while float(scalar.mmse(np.exp(low))) < mse:
-        low -= 2.0
-    while float(scalar.mmse(np.exp(high))) > mse:
-        high += 2.0
-    return float(np.exp(brentq(lambda s: float(scalar.mmse(np.exp(s))) / mse - 1.0, low, high)))
+    while rising(np.exp(high)) < 0.0:
+        low, high = high, high + 2.0
+        if high > np.log(ENDLESS / scalar.variance):
+            return float(np.exp(high))
+    while rising(np.exp(low)) > 0.0:
+        low, high = low - 2.0, low
+    root = brentq(lambda s: rising(np.exp(s)), low, high, xtol=1e-14, rtol=8.9e-16)
+    return float(np.exp(root))
 
 
 def _price(scalar: ScalarChannel, output: OutputChannel) -> tuple[LogTable, float | None]:
@@ -305,17 +315,7 @@ def _inverted(price: LogTable, alpha: float, blow_up: float | None, scalar: Scal
         return 0.0
     if blow_up is not None and alpha >= blow_up:
         return np.inf
-    low = high = np.log(1.0 / scalar.variance)
-    while price.integral(np.exp(high)) < alpha:
-        low, high = high, high + 2.0
-        if high > np.log(1e31 / scalar.variance):
-            return float(np.exp(high))
-    while price.integral(np.exp(low)) > alpha:
-        low, high = low - 2.0, low
-    root = brentq(
-        lambda s: float(price.integral(np.exp(s))) - alpha, low, high, xtol=1e-14, rtol=8.9e-16
-    )
-    return float(np.exp(root))
+    return crossing(lambda lam: float(price.integral(lam)) - alpha, scalar)
 
 
 def _matched(

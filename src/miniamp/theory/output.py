@@ -207,12 +207,8 @@ class OutputChannel(RowGain):
 
     def _integrated(self, mse: float) -> float:
         spread = 0.0 if self.channel.shift_invariant else self.power - mse
-        omega, weights = forecast_rule((self.channel,), spread, mse)
-        y, rule = self.channel.outcomes(omega, mse)
-        density = rule * np.exp(self.channel.log_partition(y, omega[:, None], mse))
-        g = self.channel.output(y, omega[:, None], mse)[0]
-        # Dividing by the total takes out what the rule over y leaves off.
-        return float(weights @ np.sum(density * np.square(g), axis=1) / (weights @ density.sum(1)))
+        y, omega, weights = row_rule((self.channel,), self.channel, spread, mse, mse)
+        return float(np.sum(weights * np.square(self.channel.output(y, omega, mse)[0])))
 
     def _low(self, mse: Array) -> tuple[Array, Array]:
         if self.channel.blur == 0.0:
@@ -254,6 +250,23 @@ def forecast_rule(channels: tuple[Channel, ...], spread: float, V: float) -> tup
         return omega, weights / weights.sum()
     edges = np.concatenate([np.ravel(channel.edges()) for channel in channels])
     return gaussian_rule(spread, edges, finest)
+
+
+def row_rule(
+    channels: tuple[Channel, ...], true: Channel, spread: float, V: float, V_true: float,
+    ratio: float = 1.0,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """Outcomes y (n, k), forecasts omega (n, 1) and weights of an average over rows.
+
+    omega ~ N(0, spread), and y comes from the channel `true` at z ~ N(ratio omega, V_true); V is
+    the width through which the channels see z. The weights sum to one.
+    """
+    nodes, weights = forecast_rule(channels, spread, V)
+    omega = nodes[:, None]
+    y, rule = true.outcomes(ratio * nodes, V_true)
+    density = weights[:, None] * (rule * np.exp(true.log_partition(y, ratio * omega, V_true)))
+    # Dividing by the total takes out what the rule over y leaves off.
+    return y, omega, density / density.sum()
 
 
 @kept

@@ -11,13 +11,12 @@ import numpy as np
 from miniamp import checks
 from miniamp.arrays import Given
 from miniamp.channels import Channel
-from miniamp.errors import InvalidInputError
-from miniamp.theory.choices import Choice, largest_batch, memory_of, ways_to_batch
+from miniamp.theory.choices import Choice, Question, memory_of
 from miniamp.theory.curves import axes, text_table
 from miniamp.theory.limits import checked_target
 from miniamp.theory.phases import Transitions, transitions
-from miniamp.theory.scalar import scalar_channel
-from miniamp.theory.scheduling import Schedule, schedule, shortened
+from miniamp.theory.scalar import checked_prior, scalar_channel
+from miniamp.theory.scheduling import Schedule, shortened
 from miniamp.theory.spectrum import Spectrum
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ WORTH = 1.25
 BETTER = 1.05
 #: How far from 1 the mean squared norm of a design's rows may be.
 ROW_POWER = 0.01
-#: In a stream of more batches than this, the sizes of the first few hardly matter for the end.
-MANY = 50
 #: Without a target, this share of the prior variance.
 DEFAULT_TARGET = 0.01
 _UNITS = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
@@ -152,17 +149,14 @@ class Plan:
         """Draw the predicted learning curve of every choice; gives the axes."""
         ax = axes() if ax is None else ax
         for choice in self.choices:
-            width = 2.5 if choice is self.pick else 1.0
-            shown = np.where(choice.curve.mse > 0.0, choice.curve.mse, np.nan)
-            ax.semilogy(
-                choice.curve.alpha * self.features, shown, ".-", label=choice.name, linewidth=width
-            )
+            rows, mse = choice.curve.alpha * self.features, choice.curve.mse
+            shown, width = np.where(mse > 0.0, mse, np.nan), 2.5 if choice is self.pick else 1.0
+            ax.semilogy(rows, shown, ".-", label=choice.name, linewidth=width)
         if self.target_mse is not None:
             ax.axhline(self.target_mse, linestyle=":", color="black")
         if self.budget_rows is not None:
             ax.axvline(self.budget_rows, linestyle=":", color="black")
-        ax.set_xlabel("rows")
-        ax.set_ylabel("mean squared error")
+        ax.set(xlabel="rows", ylabel="mean squared error")
         ax.legend()
         return ax
 
@@ -219,7 +213,9 @@ def plan(
             "divide the rows, and the noise's standard deviation, by their root mean square norm",
         )  # fmt: skip
     limit = _memory_limit(max_memory, features)
-    choices = ways_to_batch(prior, channel, features, target_mse, budget_rows, limit, design)
+    prior = checked_prior("prior", prior)
+    asked = Question(prior, channel, features, target_mse, budget_rows, limit, design)
+    choices = asked.choices()
     allowed = [c for c in choices if limit is None or c.memory <= limit]
     best, restricted = _fewest(choices), _fewest(allowed)
     memory_cost = None
@@ -236,30 +232,9 @@ def plan(
         fewest_rows=best,
         least_memory=min(done, key=lambda c: c.memory),
         memory_cost=memory_cost,
-        schedule=_schedule(prior, channel, features, target_mse, budget_rows, limit, design),
+        schedule=asked.schedule(),
         transitions=transitions(prior, channel, design=design),
     )
-
-
-def _schedule(
-    prior: Given,
-    channel: Channel,
-    features: int,
-    target: float | None,
-    budget: int | None,
-    limit: float | None,
-    design: Spectrum | None,
-) -> Schedule | None:
-    """The best unequal batches within the memory; None without a limit, or out of reach."""
-    if limit is None:
-        return None
-    rows, largest = None if budget is None else budget / features, largest_batch(limit, features)
-    if budget is not None and budget > MANY * largest:
-        return None
-    try:
-        return schedule(prior, channel, rows, largest / features, target, design)
-    except InvalidInputError:  # no sequence of batches so small reaches the target
-        return None
 
 
 def _fewest(choices: list[Choice]) -> Choice:

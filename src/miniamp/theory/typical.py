@@ -6,11 +6,11 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.absorb import Step, WholeEvidence
-from miniamp.arrays import Array, Given
+from miniamp.arrays import Given
 from miniamp.channels.base import Channel
 from miniamp.theory.balance import Balance
 from miniamp.theory.law import Errors, Gain, Law
-from miniamp.theory.output import checked_channel, forecast_rule
+from miniamp.theory.output import checked_channel, row_rule
 from miniamp.theory.potential import batch_gain, perfect_gain
 from miniamp.theory.scalar import scalar_channel
 from miniamp.theory.spectrum import Spectrum, row_gain
@@ -171,21 +171,14 @@ def averaged_responses(
     if shifts:
         # Only y - omega matters, and z - omega is N(0, E) over all omega.
         ratio, V_true = 1.0, errors.mse
-    rule_V = min(errors.variance, V_true)
-    omega, weights = forecast_rule((channel, true), 0.0 if shifts else power, rule_V)
-    y, rule = true.outcomes(ratio * omega, V_true)
-    density = rule * np.exp(true.log_partition(y, ratio * omega[:, None], V_true))
-    g, curvature = channel.output(y, omega[:, None], errors.variance)
-    total = float(weights @ density.sum(axis=1))
-
-    def average(f: Array) -> float:
-        return float(weights @ np.sum(density * f, axis=1)) / total
-
-    seen = average(np.broadcast_to(curvature, g.shape))
+    spread, finest = 0.0 if shifts else power, min(errors.variance, V_true)
+    y, omega, weights = row_rule((channel, true), true, spread, finest, V_true, ratio)
+    g, curvature = channel.output(y, omega, errors.variance)
+    seen, square = float(np.sum(weights * curvature)), float(np.sum(weights * np.square(g)))
     if shifts:
-        return seen, average(np.square(g)), seen
-    g_true = true.output(y, ratio * omega[:, None], V_true)[0]
-    return seen, average(np.square(g)), average(g * g_true)
+        return seen, square, seen
+    g_true = true.output(y, ratio * omega, V_true)[0]
+    return seen, square, float(np.sum(weights * g * g_true))
 
 
 def _change(new: float, old: float) -> float:

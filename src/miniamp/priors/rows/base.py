@@ -59,11 +59,14 @@ class RowPrior(BasePrior):
             ]
         )
 
-    @abstractmethod
     def sample(
         self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
     ) -> Array:
         """Draws under the tilt: (size, R), or of shape `size` with R last."""
+        shape = (size, self.dim) if isinstance(size, int) else size
+        if shape is None:
+            shape = np.broadcast_shapes(np.shape(B), (self.dim,))
+        return self.drawn(rng, shape, A, np.broadcast_to(np.asarray(B, dtype=np.float64), shape))
 
     @abstractmethod
     def draw(self, uniforms: Array) -> Array:
@@ -118,14 +121,6 @@ class RowPrior(BasePrior):
         """A as (R, R); a plain number stands for that multiple of the identity."""
         array = np.asarray(A, dtype=np.float64)
         return array if array.ndim == 2 else array * np.eye(self.dim)
-
-    def _rows(self, size: Size, B: ArrayOrFloat) -> tuple[Array, tuple[int, ...]]:
-        """B spread over the wanted rows, and their shape."""
-        if size is None:
-            shape = np.broadcast_shapes(np.shape(B), (self.dim,))
-        else:
-            shape = (size, self.dim) if isinstance(size, int) else tuple(size)
-        return np.broadcast_to(np.asarray(B, dtype=np.float64), shape), shape
 
     def parameters(self) -> dict[str, object]:
         return {"dim": self.dim, **super().parameters()}

@@ -10,7 +10,7 @@ from numpy.random import Generator
 from scipy.special import ndtri
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given, Size
+from miniamp.arrays import Array, ArrayOrFloat, Given, Shape
 from miniamp.priors.rows.base import RowPrior, checked_covariance, checked_vector
 
 
@@ -57,10 +57,7 @@ class GaussianRows(RowPrior):
         mean, cov = self.moments(A, B)
         return mean, (mean.size // self.dim) * cov
 
-    def sample(
-        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
-    ) -> Array:
-        B, shape = self._rows(size, B)
+    def drawn(self, rng: Generator, shape: Shape, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         mean, cov = self.moments(A, B)
         return np.asarray(mean + rng.normal(size=shape) @ np.linalg.cholesky(cov).T)
 

@@ -10,7 +10,7 @@ from numpy.random import Generator
 from scipy.special import ndtri
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given, Size
+from miniamp.arrays import Array, ArrayOrFloat, Given, Shape
 from miniamp.priors.base import ScalarPrior
 from miniamp.priors.non_negative_gaussian import NonNegativeGaussian
 from miniamp.priors.rows.base import CHUNK, RowPrior
@@ -102,13 +102,10 @@ class MeanFieldRows(RowPrior):
                 break
         return mean, B - mean @ off
 
-    def sample(
-        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
-    ) -> Array:
+    def drawn(self, rng: Generator, shape: Shape, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         """Draws from the factorised law that the mean field finds, (size, R)."""
         A = self._matrix(A)
-        B, shape = self._rows(size, B)
-        _, field = self._solve(A, B)
+        _, field = self._solve(A, np.asarray(B, dtype=np.float64))
         return self.prior.sample(rng, shape, np.diag(A), field)
 
     def draw(self, uniforms: Array) -> Array:

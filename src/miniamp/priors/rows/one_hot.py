@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import Generator
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given, Size
+from miniamp.arrays import Array, ArrayOrFloat, Given, Shape
 from miniamp.numerics.sums import shares
 from miniamp.priors.rows.base import RowPrior, root
 
@@ -62,10 +62,7 @@ class OneHot(RowPrior):
         flat = mean.reshape(-1, self.dim)
         return mean, np.diag(flat.sum(axis=0)) - flat.T @ flat
 
-    def sample(
-        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
-    ) -> Array:
-        B, shape = self._rows(size, B)
+    def drawn(self, rng: Generator, shape: Shape, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         # The largest of log-odds plus Gumbel noise falls on k with its softmax probability.
         winner = np.argmax(self._log_odds(A, B) + rng.gumbel(size=shape), axis=-1)
         return np.asarray(np.eye(self.dim)[winner])

@@ -10,7 +10,7 @@ from numpy.random import Generator
 from scipy.special import expit, ndtri
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given, Size
+from miniamp.arrays import Array, ArrayOrFloat, Given, Shape
 from miniamp.priors.rows.base import RowPrior, checked_covariance, checked_vector
 from miniamp.priors.rows.gaussian import tilted_gaussian
 
@@ -76,10 +76,7 @@ class SparseRows(RowPrior):
         """Probability under the tilt that a row is not zero, (N,)."""
         return self._parts(A, B)[1]
 
-    def sample(
-        self, rng: Generator, size: Size = None, A: ArrayOrFloat = 0.0, B: ArrayOrFloat = 0.0
-    ) -> Array:
-        B, shape = self._rows(size, B)
+    def drawn(self, rng: Generator, shape: Shape, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         _, active, mean, cov = self._parts(A, B)
         rows = mean + rng.normal(size=shape) @ np.linalg.cholesky(cov).T
         return np.asarray(np.where((rng.random(shape[:-1]) < active)[..., None], rows, 0.0))

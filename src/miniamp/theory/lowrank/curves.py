@@ -199,8 +199,7 @@ def learning_curve(
     >>> curve.mse.round(6), curve.label_error.round(6)
     (array([0.600136, 0.405314]), array([0.227468, 0.13082 ]))
     """
-    alpha_b = checks.number("alpha_b", alpha_b, above=0.0)
-    sizes = [alpha_b] * number_of_batches(alpha_b, batches, alpha_max)
+    sizes = _equal(alpha_b, batches, alpha_max)
     laws = _laws(prior_u, prior_v, noise, full, points, rng_seed, seed, truth_u, truth_v)
     return _curve(laws, [sizes], t_max, informed)
 
@@ -229,10 +228,8 @@ def mmse_curve(
     >>> float(lowrank.mmse_curve(*model, alpha_b=0.15, batches=1).label_error[0].round(3))
     0.489
     """
-    alpha_b = checks.number("alpha_b", alpha_b, above=0.0)
-    sizes = [alpha_b] * number_of_batches(alpha_b, batches, alpha_max)
     laws = _laws(prior_u, prior_v, noise, False, points, rng_seed)
-    return _curve(laws, [sizes], None, False, optimal=True)
+    return _curve(laws, [_equal(alpha_b, batches, alpha_max)], None, False, optimal=True)
 
 
 def offline_curve(
@@ -290,6 +287,11 @@ def maybe_mixture(prior_u: RowPrior, prior_v: RowPrior, noise: float) -> Mixture
     var = prior_u.isotropic_variance
     reducible = var is not None and prior_v.exchangeable_labels and prior_v.dim > 1
     return Mixture(prior_u.dim, noise, var) if reducible and var is not None else None
+
+
+def _equal(alpha_b: float, batches: int | None, alpha_max: float | None) -> list[float]:
+    size = checks.number("alpha_b", alpha_b, above=0.0)
+    return [size] * number_of_batches(size, batches, alpha_max)
 
 
 def _laws(

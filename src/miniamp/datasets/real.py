@@ -1,25 +1,131 @@
-"""20 newsgroups: Usenet posts of 1993, by top-level hierarchy, as the paper prepares them."""
+"""Real data sets, as the paper prepares them: MNIST digits, and 20 newsgroups (Usenet of 1993)."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import DTypeLike, NDArray
 
 from miniamp import checks
-from miniamp.datasets.location import Labelled, file_in_folder, missing
+from miniamp.arrays import Array
+from miniamp.errors import InvalidInputError
 
+#: Environment variable that names the folder with the data files.
+VARIABLE = "MINIAMP_DATA"
 #: A scipy CSR array (documents, words).
 Counts: TypeAlias = sp.csr_array
 #: Words of two or more letters, digits or underscores, in lower case.
 _WORD = re.compile(r"\b\w\w+\b")
+
+
+class MissingDataError(InvalidInputError, FileNotFoundError):
+    """A data set is not on this machine; the message says how to get it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Samples with a known class each."""
+
+    X: Array  #: (M, N) array or scipy.sparse matrix, one row per sample
+    y: Array  #: (M,) array of int: the classes, by their index in `names`
+    names: tuple[str, ...]  #: of the classes
+    features: tuple[str, ...] = ()  #: names of the features; empty where they have none
+
+    def __repr__(self) -> str:
+        return f"<{self.X.shape[0]} samples of {self.X.shape[1]} features, classes {self.names}>"
+
+
+def folder() -> Path | None:
+    """The folder that MINIAMP_DATA names, if it is set and exists."""
+    named = os.environ.get(VARIABLE, "")
+    return Path(named) if named and Path(named).is_dir() else None
+
+
+def file_in_folder(name: str) -> Path | None:
+    """The path of a data file in that folder, if it is there."""
+    place = folder()
+    return place / name if place is not None and (place / name).is_file() else None
+
+
+def missing(what: str, name: str, fetcher: str) -> MissingDataError:
+    """The error for a data set that is in neither place."""
+    return MissingDataError(
+        what,
+        "no such data on this machine",
+        f"{name} in the folder that the environment variable {VARIABLE} names, or a copy in "
+        "scikit-learn's cache",
+        f"on a machine with a network run once {fetcher}, or set {VARIABLE} to a folder that has "
+        f"{name}",
+    )
+
+
+def load_mnist(digits: Sequence[int] = (0, 1, 2), dtype: DTypeLike = np.float64) -> Labelled:
+    """All images of some digits, training and test set together, pixels between 0 and 1.
+
+    Looked for as mnist.npz in the folder that MINIAMP_DATA names, then in scikit-learn's cache of
+    fetch_openml("mnist_784"), which fetches it where there is a network.
+
+    Parameters
+    ----------
+    digits : sequence of int
+        Which digits, each of 0 to 9.
+    dtype : dtype
+        Type of the pixels; float32 takes half the memory.
+
+    Returns
+    -------
+    Labelled
+        X is (M, 784); y the index into `digits` of each image.
+
+    Examples
+    --------
+    >>> data = load_mnist(digits=(0, 1, 2))                     # doctest: +SKIP
+    >>> data.X.shape                                            # doctest: +SKIP
+    (21770, 784)
+    """
+    wanted = [checks.count("digits", digit, least=0) for digit in digits]
+    if not wanted or max(wanted) > 9 or len(set(wanted)) < len(wanted):
+        raise checks.refuse(
+            "digits", digits, "different whole numbers from 0 to 9", "such as (0, 1, 2)"
+        )
+    images, labels = _mnist_from_folder() or _mnist_from_scikit_learn()
+    place = np.full(10, -1)
+    place[wanted] = np.arange(len(wanted))
+    chosen = place[labels] >= 0
+    X = images[chosen].reshape(-1, 784).astype(dtype) / np.asarray(255.0, dtype=dtype)
+    return Labelled(X, place[labels[chosen]], tuple(str(digit) for digit in wanted))
+
+
+def _mnist_from_folder() -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
+    path = file_in_folder("mnist.npz")
+    if path is None:
+        return None
+    with np.load(path) as arrays:
+        images = np.concatenate([arrays["x_train"], arrays["x_test"]])
+        labels = np.concatenate([arrays["y_train"], arrays["y_test"]])
+    return images, labels.astype(np.int64)
+
+
+def _mnist_from_scikit_learn() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    fetcher = "sklearn.datasets.fetch_openml('mnist_784', as_frame=False)"
+    try:
+        from sklearn.datasets import fetch_openml
+
+        found = fetch_openml("mnist_784", version=1, as_frame=False, parser="liac-arff")
+    except (ImportError, OSError) as error:
+        raise missing("MNIST", "mnist.npz", fetcher) from error
+    return found.data.astype(np.uint8), found.target.astype(np.int64)
 
 
 def load_newsgroups(
@@ -65,7 +171,7 @@ def load_newsgroups(
         raise checks.refuse(
             "weighting", repr(weighting), f"one of {tuple(WEIGHTINGS)}", "choose one of them"
         )
-    texts, groups = _from_folder() or _from_scikit_learn()
+    texts, groups = _posts_from_folder() or _posts_from_scikit_learn()
     tops = np.array([group.split(".")[0] for group in groups])
     unknown = [name for name in hierarchies if name not in tops]
     if unknown or not len(hierarchies):
@@ -157,7 +263,7 @@ WEIGHTINGS: dict[str, Callable[[Counts], Counts]] = {
 }
 
 
-def _from_folder() -> tuple[list[str], list[str]] | None:
+def _posts_from_folder() -> tuple[list[str], list[str]] | None:
     path = file_in_folder("20newsgroups.jsonl.gz")
     if path is None:
         return None
@@ -166,7 +272,7 @@ def _from_folder() -> tuple[list[str], list[str]] | None:
     return [post["text"] for post in posts], [post["target"] for post in posts]
 
 
-def _from_scikit_learn() -> tuple[list[str], list[str]]:
+def _posts_from_scikit_learn() -> tuple[list[str], list[str]]:
     try:
         from sklearn.datasets import fetch_20newsgroups
 
