@@ -5,8 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from miniamp import Stop, absorb, channels, errors, priors, theory
-from miniamp.theory.law import Law
-from miniamp.theory.typical import TypicalBatch, averaged_responses
+from miniamp.theory.law import Law, TypicalBatch, averaged_responses
 
 SPARSE = priors.GaussBernoulli(rho=0.3)
 CHANNEL = channels.Gaussian(var=0.01)

@@ -122,6 +122,15 @@ def test_generalisation_of_regression_is_noise_plus_error():
     assert_allclose(theory.generalisation_error(SPARSE, channel, curve), 0.1 + curve.mse)
 
 
+def test_generalisation_of_counts_is_the_variance_of_the_prediction():
+    """omega ~ N(0, 1 - V) and z ~ N(omega, V): log-normal rates, in closed form."""
+    prior, channel = priors.Gaussian(), channels.Poisson()
+    curve = theory.learning_curve(prior, channel, 1.0, batches=2)
+    V = curve.mse
+    expected = np.exp(0.5) + np.exp(2.0 - V) * np.expm1(V)
+    assert_allclose(theory.generalisation_error(prior, channel, curve), expected, rtol=1e-8)
+
+
 def test_generalisation_of_labels_by_simulation():
     prior, channel = priors.Gaussian(), channels.Logistic()
     curve = theory.learning_curve(prior, channel, 2.0, batches=1)

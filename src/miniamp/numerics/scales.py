@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 from numpy.polynomial import chebyshev
+from scipy.optimize import minimize_scalar
 
 from miniamp.arrays import Array, ArrayOrFloat
 
@@ -78,6 +79,18 @@ def gaussian_rule(spread: float, landmarks: Array, finest: float) -> tuple[Array
     )
     weights = weights * np.exp(-0.5 * np.square(nodes / deviation))
     return nodes, weights / weights.sum()
+
+
+def lowest(f: Callable[[float], float], low: float, high: float, to: float) -> tuple[float, float]:
+    """Where f, which has one minimum between low and high, is lowest; and its value there.
+
+    Examples
+    --------
+    >>> round(lowest(lambda x: (x - 2.0) ** 2, 0.0, 5.0, to=1e-9)[0], 6)
+    2.0
+    """
+    found = minimize_scalar(f, bounds=(low, high), method="bounded", options={"xatol": to})
+    return float(found.x), float(found.fun)
 
 
 def _offsets(reach: float) -> Array:

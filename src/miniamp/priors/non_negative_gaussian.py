@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.random import Generator
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from miniamp.arrays import Array, ArrayOrFloat, Shape
 from miniamp.numerics.normal import half_line_moments, log_scaled_mass, sample_half_line
+from miniamp.numerics.scales import lowest
 from miniamp.priors.base import MeanAndVariance
 from miniamp.priors.gaussian import gaussian_log_partition
 
@@ -127,7 +128,5 @@ def _match(present: float, first: float, second: float) -> tuple[Array, Array]:
 
 def _lowest(loss: Callable[[float], float], start: float, reach: float) -> Array:
     """Where `loss` is lowest within `reach` of `start`; `start` itself where nothing is lower."""
-    found = minimize_scalar(
-        loss, bounds=(start - reach, start + reach), method="bounded", options={"xatol": 1e-10}
-    )
-    return np.asarray(found.x if found.fun < loss(start) else start, dtype=np.float64)
+    x, least = lowest(loss, start - reach, start + reach, to=1e-10)
+    return np.asarray(x if least < loss(start) else start, dtype=np.float64)

@@ -31,33 +31,22 @@ def plot_balance(facts: Facts) -> Chart:
     >>> plot_balance(model).get_xlabel()
     'predicted error'
     """
-    if facts.task == "clustering":
-        raise _no_predictions("predictions", "a regressor or classifier")
     V, E, rows = (facts.column(name) for name in ("expected_error", "error", "rows"))
-    used = np.isfinite(V) & np.isfinite(E) & (rows >= FEW * np.nanmedian(rows))
-    if not used.any():
+    used = np.isfinite(V) & np.isfinite(E)
+    if used.any():
+        used &= rows >= FEW * np.nanmedian(rows)
+    if facts.task == "clustering" or not used.any():
         raise _no_predictions("predictions", "a regressor or classifier")
-    V, E = V[used], E[used]
-    points = Series(
-        "batches",
-        V,
-        E,
-        joined=False,
-        texts=[f"batch {int(batch)}" for batch in facts.batches[used]],
-        hover="%{text}: observed %{y:.3g}, predicted %{x:.3g}",
-    )
+    V, E, texts = V[used], E[used], [f"batch {int(batch)}" for batch in facts.batches[used]]
+    hover = "%{text}: observed %{y:.3g}, predicted %{x:.3g}"
+    points = Series("batches", V, E, joined=False, texts=texts, hover=hover)
     words = (
         f"The {facts.error_name} against the error that the model predicted, one point per batch. "
         "On the dotted line its error bars are right; above it they are too small."
     )
-    return Chart(
-        "Observed against predicted error",
-        words,
-        Axis("predicted error", [V, E]),
-        Axis("observed error", [V, E]),
-        [points],
-        diagonal=(float(min(V.min(), E.min())), float(max(V.max(), E.max()))),
-    )
+    x, y = Axis("predicted error", [V, E]), Axis("observed error", [V, E])
+    ends = float(min(V.min(), E.min())), float(max(V.max(), E.max()))
+    return Chart("Observed against predicted error", words, x, y, [points], diagonal=ends)
 
 
 @plotted(30)
@@ -76,21 +65,15 @@ def plot_coverage(facts: Facts) -> Chart:
     'level of the interval'
     """
     level, inside, chance = coverage_points(facts)
-    points = Series(
-        "inside", level, inside, error_y=chance, hover="%{x:.0%} intervals contain %{y:.1%}"
-    )
+    hover = "%{x:.0%} intervals contain %{y:.1%}"
+    points = Series("inside", level, inside, error_y=chance, hover=hover)
     words = (
         "On the dotted line an interval of 90 % contains 90 % of the outcomes. Below it error bars "
         f"are too small, above it too large. {CHANCE}"
     )
-    return Chart(
-        "Coverage",
-        words,
-        Axis("level of the interval", range=(0.0, 1.03), percent=True),
-        Axis("share of outcomes inside", range=(0.0, 1.05), percent=True),
-        [points],
-        diagonal=(0.0, 1.0),
-    )
+    x = Axis("level of the interval", range=(0.0, 1.03), percent=True)
+    y = Axis("share of outcomes inside", range=(0.0, 1.05), percent=True)
+    return Chart("Coverage", words, x, y, [points], diagonal=(0.0, 1.0))
 
 
 def coverage_points(facts: Facts) -> tuple[Array, Array, Array]:
@@ -122,26 +105,16 @@ def plot_reliability(facts: Facts) -> Chart:
     'predicted probability of a class'
     """
     given, came, chance, counts = reliability_points(facts)
-    points = Series(
-        "observed",
-        given,
-        came,
-        error_y=chance,
-        texts=[f"{int(count):,} predictions" for count in counts],
-        hover="predicted %{x:.2f}, observed %{y:.2f} (%{text})",
-    )
+    texts = [f"{int(count):,} predictions" for count in counts]
+    hover = "predicted %{x:.2f}, observed %{y:.2f} (%{text})"
+    points = Series("observed", given, came, error_y=chance, texts=texts, hover=hover)
     words = (
         "On the dotted line probabilities are right: of all predictions with 80 %, 80 % come true. "
         f"A curve that is flatter means probabilities that are too extreme. {CHANCE}"
     )
-    return Chart(
-        "Reliability",
-        words,
-        Axis("predicted probability of a class", range=(-0.03, 1.03)),
-        Axis("observed share", range=(-0.05, 1.05)),
-        [points],
-        diagonal=(0.0, 1.0),
-    )
+    x = Axis("predicted probability of a class", range=(-0.03, 1.03))
+    y = Axis("observed share", range=(-0.05, 1.05))
+    return Chart("Reliability", words, x, y, [points], diagonal=(0.0, 1.0))
 
 
 def reliability_points(facts: Facts) -> tuple[Array, Array, Array, Array]:
@@ -180,15 +153,9 @@ def plot_residuals(facts: Facts) -> Chart:
     centre = (-WIDEST_VALUE + width * (np.arange(VALUE_BINS) + 0.5))[used]
     mean = total[used] / count[used]
     spread = np.sqrt(np.maximum(square[used] / count[used] - np.square(mean), 0.0))
-    points = Series(
-        "residuals",
-        centre,
-        mean,
-        joined=False,
-        error_y=spread,
-        texts=[f"{int(rows):,} rows" for rows in count[used]],
-        hover="predicted %{x:.2f}: mean residual %{y:.3g} ± %{error_y.array:.2g} (%{text})",
-    )
+    texts = [f"{int(rows):,} rows" for rows in count[used]]
+    hover = "predicted %{x:.2f}: mean residual %{y:.3g} ± %{error_y.array:.2g} (%{text})"
+    points = Series("residuals", centre, mean, False, error_y=spread, texts=texts, hover=hover)
     words = (
         "Mean residual, observed minus predicted, of rows with similar predictions; bars: one "
         "standard deviation. A curve means that the relation is not linear, bars of different "
@@ -225,14 +192,10 @@ def plot_confusion(facts: Facts) -> Chart:
     words = "Rows of each class by the class that was predicted, and their share of the class."
     if len(names) < len(facts.classes):
         words += f" The first {len(names)} of {len(facts.classes)}."
-    return Chart(
-        "Confusion matrix",
-        words,
-        Axis("predicted class", labels=names),
-        Axis("true class", labels=names, range=(len(names) - 0.5, -0.5)),
-        cells=Cells(shares, texts),
-        height=max(300, 110 + 44 * len(names)),
-    )
+    x = Axis("predicted class", labels=names)
+    y = Axis("true class", labels=names, range=(len(names) - 0.5, -0.5))
+    cells, height = Cells(shares, texts), max(300, 110 + 44 * len(names))
+    return Chart("Confusion matrix", words, x, y, cells=cells, height=height)
 
 
 @plotted(44)
@@ -264,19 +227,11 @@ def plot_roc(facts: Facts) -> Chart:
         f"every limit of the probability. Area under the curve: {area:.3f}"
         f"{' on average' if len(curves) > 1 else ''}; 0.5 is chance, 1 is perfect."
     )
-    return Chart(
-        "ROC curve",
-        words,
-        Axis("false positives", range=(-0.02, 1.02), percent=True),
-        Axis("true positives", range=(-0.02, 1.02), percent=True),
-        curves,
-        diagonal=(0.0, 1.0),
-    )
+    x = Axis("false positives", range=(-0.02, 1.02), percent=True)
+    y = Axis("true positives", range=(-0.02, 1.02), percent=True)
+    return Chart("ROC curve", words, x, y, curves, diagonal=(0.0, 1.0))
 
 
 def _no_predictions(what: str, kind: str) -> Exception:
-    return nothing(
-        f"no {what} in its history",
-        f"{kind} that saw at least two batches",
-        "fit with a smaller {batch_size}",
-    )
+    expected = f"{kind} that saw at least two batches"
+    return nothing(f"no {what} in its history", expected, "fit with a smaller {batch_size}")

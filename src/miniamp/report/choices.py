@@ -45,10 +45,8 @@ def _prior(facts: Facts) -> Decision:
         for name, value in facts.history[-1].items()
         if name.startswith("prior_") and isinstance(value, float) and value != 0.0
     ]
-    chosen, why = (
-        str(facts.history[-1].get("prior", prior)),
-        "its parameters are learned from the rows",
-    )
+    chosen = str(facts.history[-1].get("prior", prior))
+    why = "its parameters are learned from the rows"
     if prior == "auto":
         why = "the most probable of three, given the rows; " + why
     return Decision("prior", f"{chosen} ({', '.join(learned)})" if learned else chosen, why)
@@ -75,13 +73,11 @@ def _solvers(facts: Facts) -> list[Decision]:
         why = reasons.most_common(1)[0][0] or "the default"
         found.append(Decision("solver", f"{solver}, {_batches(batches)}", why))
     remedies = Counter(str(e["remedy"]) for e in facts.everything if e.get("remedy"))
-    found += [
-        Decision(
-            "remedy", f"{remedy}, {_batches(count)}", "a batch contradicted the model at first"
-        )
+    why = "a batch contradicted the model at first"
+    return found + [
+        Decision("remedy", f"{remedy}, {_batches(count)}", why)
         for remedy, count in remedies.most_common()
     ]
-    return found
 
 
 def _memory(facts: Facts) -> Decision:
@@ -106,22 +102,15 @@ def _clusters(facts: Facts) -> list[Decision]:
     many = len(facts.features) >= MANY_FEATURES
     solver = "low-rank message passing" if many else "variational mean field"
     why = "there are many features" if many else "message passing needs many features"
-    fading = given["fading"]
-    first = given["n_init_batches"]
+    fading, first = given["fading"], given["n_init_batches"]
+    start = f"best of {given['n_init']}, repeated in the first {first} batches"
+    fades = "errors of the first labels fade" if fading else "all samples count the same"
     return [
         Decision("clusters", str(given["n_clusters"]), "given"),
         Decision("prior", str(given["prior"]), f"its variance: {by}"),
         Decision("solver", solver, why),
-        Decision(
-            "start",
-            f"best of {given['n_init']}, repeated in the first {first} batches",
-            "by the free energy; starts with a tiny cluster come last",
-        ),
-        Decision(
-            "fading",
-            f"{fading:g}",
-            "errors of the first labels fade" if fading else "all samples count the same",
-        ),
+        Decision("start", start, "by the free energy; starts with a tiny cluster come last"),
+        Decision("fading", f"{fading:g}", fades),
     ]
 
 

@@ -91,15 +91,10 @@ def plot_coefficients(facts: Facts, most: int = MOST_FEATURES) -> Chart:
         words += f" The {len(shown)} most certain of {len(facts.features):,}, most certain first."
     if len(groups) < len(facts.groups):
         words += f" The first {len(groups)} of {len(facts.groups)}."
-    return Chart(
-        "Centres" if clusters else "Coefficients",
-        words,
-        Axis(title, zero=True),
-        Axis("", labels=names, range=(len(shown) - 0.4, -0.6)),
-        series,
-        wide=len(shown) > 16,
-        height=max(LEAST_HEIGHT, 110 + max(1, len(shown)) * max(20, 8 * len(groups))),
-    )
+    x, y = Axis(title, zero=True), Axis("", labels=names, range=(len(shown) - 0.4, -0.6))
+    height = max(LEAST_HEIGHT, 110 + max(1, len(shown)) * max(20, 8 * len(groups)))
+    heading, wide = "Centres" if clusters else "Coefficients", len(shown) > 16
+    return Chart(heading, words, x, y, series, wide=wide, height=height)
 
 
 def _units(facts: Facts) -> Array:
@@ -133,11 +128,8 @@ def plot_inclusion(facts: Facts) -> Chart:
     'inclusion probability'
     """
     if facts.included is None:
-        raise nothing(
-            "a prior under which no coefficient is exactly zero",
-            "one with a spike at zero",
-            "use {prior=sparse}",
-        )
+        received = "a prior under which no coefficient is exactly zero"
+        raise nothing(received, "one with a spike at zero", "use {prior=sparse}")
     series = []
     for name, chances in zip(facts.groups, facts.included, strict=True):
         order = np.argsort(-chances, kind="stable")[:MOST_POINTS]
@@ -192,14 +184,11 @@ def plot_clusters(facts: Facts) -> Chart:
             f"are {_apart(distance[close])}."
         )
     names = [facts.groups[k] for k in order]
-    return Chart(
-        "Clusters",
-        words,
-        Axis("share of the samples", range=(0.0, 1.15 * float(facts.weights.max())), percent=True),
-        Axis("", labels=names, range=(len(order) - 0.4, -0.6)),
-        bars=Bars(facts.weights[order], names, texts),
-        height=max(HEIGHT, 110 + 28 * len(order)),
-    )
+    most = 1.15 * float(facts.weights.max())
+    x = Axis("share of the samples", range=(0.0, most), percent=True)
+    y = Axis("", labels=names, range=(len(order) - 0.4, -0.6))
+    bars, height = Bars(facts.weights[order], names, texts), max(HEIGHT, 110 + 28 * len(order))
+    return Chart("Clusters", words, x, y, bars=bars, height=height)
 
 
 def overlapping(facts: Facts) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from miniamp.theory.information import (
     information_slope,
     y_mmse,
 )
-from miniamp.theory.law import Law
+from miniamp.theory.law import ConvergedBatch, Law, OptimalBatch, TypicalBatch
 from miniamp.theory.limits import learning_curve, mmse_curve, offline_curve, online_curve
 from miniamp.theory.phases import (
     BatchThresholds,
@@ -27,7 +27,6 @@ from miniamp.theory.planning import Plan, plan
 from miniamp.theory.potential import FixedPoint, fixed_points, free_energy, mutual_information
 from miniamp.theory.scheduling import Schedule, Sizes, schedule
 from miniamp.theory.spectrum import Spectrum
-from miniamp.theory.typical import ConvergedBatch, OptimalBatch, TypicalBatch
 
 __all__ = [
     "BatchThresholds",

@@ -8,9 +8,10 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import brentq
 
 from miniamp.arrays import Array, Given
+from miniamp.numerics.scales import lowest
 from miniamp.theory.output import RowGain
 from miniamp.theory.scalar import ScalarChannel, scalar_channel
 from miniamp.theory.spectrum import Spectrum, row_gain
@@ -205,13 +206,8 @@ class Balance:
 
     def _turn(self, left: float, right: float, *, highest: bool) -> Extremum:
         sign = -1.0 if highest else 1.0
-        found = minimize_scalar(
-            lambda s: sign * float(self.log_alpha(s)),
-            bounds=(left, right),
-            method="bounded",
-            options={"xatol": 1e-9},
-        )
-        return Extremum(float(found.x), float(np.exp(sign * found.fun)), highest)
+        s, value = lowest(lambda s: sign * float(self.log_alpha(s)), left, right, to=1e-9)
+        return Extremum(s, float(np.exp(sign * value)), highest)
 
     def root(self, left: float, right: float, target: float) -> float:
         """Where log alpha passes through `target` between two s."""

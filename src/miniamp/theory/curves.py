@@ -155,13 +155,14 @@ def _error(
     ratio = overlap / power if power > 0.0 else 0.0
     V = mse - ((power - overlap) ** 2 / power if power > 0.0 else 0.0)
     closed = true.label_error(ratio * np.sqrt(max(power, 0.0)), max(V, 0.0))
-    if closed is not None and hasattr(channel, "predict_proba"):
+    classes = channel.predicts_probabilities and true.predicts_probabilities
+    if closed is not None and classes:
         return closed
     shifts = channel.shift_invariant and true.shift_invariant
     if shifts:
         return float(np.squeeze(true.predict(0.0, mse)[1]))
     omega, weights = forecast_rule((channel, true), power, min(variance, V))
-    if hasattr(channel, "predict_proba") and hasattr(true, "predict_proba"):
+    if classes:
         guess = np.argmax(channel.predict_proba(omega, variance), axis=-1)
         chances = true.predict_proba(ratio * omega, V)
         wrong = chances.sum(axis=-1) - np.take_along_axis(chances, guess[:, None], axis=-1)[:, 0]

@@ -6,16 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import ndtri
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
+from miniamp.numerics.scales import lowest
 from miniamp.priors.base import ScalarPrior
-from miniamp.theory.law import Errors, Gain, Law
+from miniamp.theory.law import ConvergedBatch, Errors, Gain, Law
 from miniamp.theory.scalar import checked_prior, parts_of
-from miniamp.theory.typical import ConvergedBatch
 
 #: Iterations of the long-run equations, and the relative change at which they have converged.
 PATIENCE = 5_000
@@ -133,13 +132,8 @@ def best_forget(
     def at(log_rate: float) -> LongRun:
         return long_run(prior, channel, alpha, drift, -np.expm1(log_rate), replaced)
 
-    found = minimize_scalar(
-        lambda log_rate: float(np.log(at(log_rate).mse)),
-        bounds=(np.log(SLOWEST * drift), np.log(FASTEST)),
-        method="bounded",
-        options={"xatol": FINEST},
-    )
-    return at(float(found.x))
+    ends = float(np.log(SLOWEST * drift)), float(np.log(FASTEST))
+    return at(lowest(lambda rate: float(np.log(at(rate).mse)), *ends, to=FINEST)[0])
 
 
 #: Errors and the standard error of the mse, for what a batch adds.

@@ -12,7 +12,7 @@ from miniamp.channels.base import Channel
 from miniamp.theory.balance import Balance
 from miniamp.theory.limits import learning_curve, mmse_curve
 from miniamp.theory.output import output_channel
-from miniamp.theory.potential import mutual_information, observation_entropy, optimal_root, point_at
+from miniamp.theory.potential import mutual_information, observation_entropy, reached
 from miniamp.theory.scalar import scalar_channel
 from miniamp.theory.spectrum import Spectrum
 
@@ -86,14 +86,8 @@ def information_curve(
     )
     gained = both - scalar.information(before)
     noise = np.nan if design is not None else _noise_entropy(channel, scalar.power)
-    return InformationCurve(
-        curve.alpha,
-        curve.mse,
-        both,
-        scalar.information(curve.lam),
-        gained,
-        -gained - alpha * noise,
-    )
+    kept, log_evidence = scalar.information(curve.lam), -gained - alpha * noise
+    return InformationCurve(curve.alpha, curve.mse, both, kept, gained, log_evidence)
 
 
 def _noise_entropy(channel: Channel, power: float) -> float:
@@ -128,7 +122,7 @@ def expected_log_evidence(
     """
     alpha = checks.number("alpha", alpha, above=0.0)
     lam = checks.number("lam", lam, least=0.0)
-    mse = _error(Balance(prior, channel, lam), alpha, optimal)
+    mse = reached(Balance(prior, channel, lam), alpha, optimal).mse
     scalar = scalar_channel(prior)
     both = float(mutual_information(prior, channel, mse, alpha, lam))
     noise = _noise_entropy(channel, scalar.power)
@@ -162,7 +156,7 @@ def y_mmse(
     """
     alpha = checks.number("alpha", alpha, above=0.0)
     balance = Balance(prior, channel, checks.number("lam", lam, least=0.0))
-    mse = _error(balance, alpha, optimal)
+    mse = reached(balance, alpha, optimal).mse
     return mse * (1.0 - mse * float(balance.output.delta(mse))) if mse > 0.0 else 0.0
 
 
@@ -182,9 +176,3 @@ def information_slope(prior: Given, channel: Channel, alpha: Given, lam: Given =
             "the relation is that of Gaussian noise on z",
         )  # fmt: skip
     return 0.5 * checks.number("alpha", alpha, above=0.0) * y_mmse(prior, channel, alpha, lam)
-
-
-def _error(balance: Balance, alpha: float, optimal: bool) -> float:
-    """The error at the fixed point of exact inference or of AMP."""
-    s = optimal_root(balance, alpha) if optimal else balance.smallest_root(alpha)
-    return balance.output.floor if s is None else point_at(balance, alpha, s).mse

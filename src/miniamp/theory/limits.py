@@ -15,12 +15,11 @@ from miniamp.numerics.scales import LogTable
 from miniamp.priors import ScalarPrior
 from miniamp.theory.balance import Balance
 from miniamp.theory.curves import Curve
-from miniamp.theory.law import Law
+from miniamp.theory.law import ConvergedBatch, Law, OptimalBatch, TypicalBatch
 from miniamp.theory.output import OutputChannel, output_channel
 from miniamp.theory.potential import batch_gain
 from miniamp.theory.scalar import WEAK, ScalarChannel, checked_prior, scalar_channel
 from miniamp.theory.spectrum import Spectrum
-from miniamp.theory.typical import ConvergedBatch, OptimalBatch, TypicalBatch
 
 #: Iterations of a mismatched batch that count as convergence, and the change at which to stop.
 PATIENCE = 20_000

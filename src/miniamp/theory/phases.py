@@ -15,7 +15,7 @@ from miniamp.channels import Channel
 from miniamp.theory.balance import Balance, Extremum
 from miniamp.theory.curves import Curve
 from miniamp.theory.limits import learning_curve, mmse_curve
-from miniamp.theory.potential import optimal_root, perfect_point, point_at
+from miniamp.theory.potential import perfect_point, point_at, reached
 from miniamp.theory.spectrum import Spectrum
 
 Status = Literal["optimal", "hard"]
@@ -325,5 +325,4 @@ def _best_from(balance: Balance, alpha: float, mse: float) -> float:
     """The error of exact inference on one batch; `mse` where nothing is left to learn."""
     if not np.isfinite(balance.lam) or mse <= balance.output.floor:
         return mse
-    s = optimal_root(balance, alpha)
-    return perfect_point(balance, alpha).mse if s is None else float(balance.mse(s))
+    return reached(balance, alpha, optimal=True).mse

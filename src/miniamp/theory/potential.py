@@ -211,6 +211,12 @@ def batch_gain(balance: Balance, alpha: float, optimal: bool) -> float:
     return perfect_gain(balance, alpha) if s is None else float(np.exp(s))
 
 
+def reached(balance: Balance, alpha: float, optimal: bool) -> FixedPoint:
+    """The fixed point of exact inference or of Mini-AMP."""
+    s = optimal_root(balance, alpha) if optimal else balance.smallest_root(alpha)
+    return perfect_point(balance, alpha) if s is None else point_at(balance, alpha, s)
+
+
 def optimal_root(balance: Balance, alpha: float) -> float | None:
     """log(lambda - lambda_0) of the fixed point of least mutual information; None for E = 0."""
     perfect = balance.perfect(alpha)

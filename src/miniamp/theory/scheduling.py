@@ -16,7 +16,7 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.theory.balance import Balance
 from miniamp.theory.curves import Curve, text_table
-from miniamp.theory.law import Law
+from miniamp.theory.law import ConvergedBatch, Law
 from miniamp.theory.limits import (
     checked_target,
     precision_for,
@@ -25,7 +25,6 @@ from miniamp.theory.limits import (
 )
 from miniamp.theory.scalar import checked_prior
 from miniamp.theory.spectrum import Spectrum
-from miniamp.theory.typical import ConvergedBatch
 
 #: Precisions that the dynamic program knows. Against 4000 of them, 1.2 N rows in batches of at most
 #: .45 N end with an error .05 % larger (.8 % with 300), and an error of 1e-4 in batches of at most

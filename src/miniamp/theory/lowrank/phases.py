@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import brentq
 
 from miniamp import checks
 from miniamp.absorb import Stop, absorb
 from miniamp.arrays import Given
+from miniamp.numerics.scales import lowest
 from miniamp.priors import RowPrior
 from miniamp.theory.lowrank.curves import (
     ConvergedColumns,
@@ -213,13 +214,9 @@ def _spinodal(mixture: Mixture) -> tuple[float, float] | None:
     best = int(np.argmin(alphas))
     if alphas[best] >= mixture.alpha_c * (1.0 - VISIBLE) or best in (0, len(log_a) - 1):
         return None
-    found = minimize_scalar(
-        lambda x: _alpha_at(mixture, float(np.exp(x))),
-        bounds=(log_a[best - 1], log_a[best + 1]),
-        method="bounded",
-        options={"xatol": 1e-10},
-    )
-    return float(np.exp(found.x)), float(found.fun)
+    ends = float(log_a[best - 1]), float(log_a[best + 1])
+    x, alpha = lowest(lambda x: _alpha_at(mixture, float(np.exp(x))), *ends, to=1e-10)
+    return float(np.exp(x)), alpha
 
 
 def _equal_energy(mixture: Mixture, tip: float) -> float:
