@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, field, fields
+from typing import TypeAlias, cast
 
 import numpy as np
 import scipy.sparse
@@ -24,9 +24,19 @@ from miniamp.errors import InvalidTypeError
 Draw: TypeAlias = Callable[[np.random.Generator, int], Array]
 
 
+def bounded(default: float, **bounds: float) -> float:
+    """A parameter of an ensemble, with the bounds that `checks.number` or `count` take."""
+    return cast(float, field(default=default, metadata=bounds))
+
+
 @dataclass(frozen=True)
 class Ensemble(ABC):
     """A distribution of designs."""
+
+    def __post_init__(self) -> None:
+        for given in fields(self):
+            check: Callable[..., object] = checks.count if given.type == "int" else checks.number
+            check(given.name, getattr(self, given.name), **given.metadata)
 
     @abstractmethod
     def columns(self, rng: np.random.Generator, N: int) -> Draw:
@@ -53,10 +63,7 @@ class Iid(Ensemble):
 class Correlated(Ensemble):
     """Rows that are AR(1) series: columns i and j correlate as correlation**|i - j|."""
 
-    correlation: float = 0.5
-
-    def __post_init__(self) -> None:
-        checks.number("correlation", self.correlation, above=-1.0, most=1.0 - 1e-12)
+    correlation: float = bounded(0.5, above=-1.0, most=1.0 - 1e-12)
 
     def columns(self, rng: np.random.Generator, N: int) -> Draw:
         from scipy.signal import lfilter  # slow to import, and only this ensemble needs it
@@ -77,9 +84,6 @@ class Offset(Ensemble):
 
     offset: float = 1.0
 
-    def __post_init__(self) -> None:
-        checks.number("offset", self.offset)
-
     def columns(self, rng: np.random.Generator, N: int) -> Draw:
         scale = 1.0 / np.sqrt(1.0 + self.offset**2)
         return lambda rng, M: scale * (_normal(rng, M, N) + self.offset / np.sqrt(N))
@@ -93,11 +97,7 @@ class LowRank(Ensemble):
     """
 
     factors: int = 5
-    share: float = 0.5
-
-    def __post_init__(self) -> None:
-        checks.count("factors", self.factors)
-        checks.number("share", self.share, least=0.0, most=1.0)
+    share: float = bounded(0.5, least=0.0, most=1.0)
 
     def columns(self, rng: np.random.Generator, N: int) -> Draw:
         loadings = rng.normal(size=(self.factors, N))
@@ -116,10 +116,7 @@ class IllConditioned(Ensemble):
     better conditioned than C itself.
     """
 
-    condition: float = 100.0
-
-    def __post_init__(self) -> None:
-        checks.number("condition", self.condition, least=1.0)
+    condition: float = bounded(100.0, least=1.0)
 
     def columns(self, rng: np.random.Generator, N: int) -> Draw:
         spectrum = np.geomspace(1.0, 1.0 / self.condition, N)
@@ -133,10 +130,7 @@ class IllConditioned(Ensemble):
 class SparseBinary(Ensemble):
     """Entries that are one value with probability `density`, else zero; a CSR matrix."""
 
-    density: float = 0.01
-
-    def __post_init__(self) -> None:
-        checks.number("density", self.density, above=0.0, most=1.0)
+    density: float = bounded(0.01, above=0.0, most=1.0)
 
     def columns(self, rng: np.random.Generator, N: int) -> Draw:
         value = 1.0 / np.sqrt(N * self.density)
@@ -157,10 +151,7 @@ class SparseBinary(Ensemble):
 class RowScales(Ensemble):
     """Independent entries in rows of log-normal scales: `spread` is that of their logarithm."""
 
-    spread: float = 1.0
-
-    def __post_init__(self) -> None:
-        checks.number("spread", self.spread, least=0.0)
+    spread: float = bounded(1.0, least=0.0)
 
     def columns(self, rng: np.random.Generator, N: int) -> Draw:
         return lambda rng, M: _log_normal(rng, M, self.spread)[:, None] * _normal(rng, M, N)
@@ -170,10 +161,7 @@ class RowScales(Ensemble):
 class ColumnScales(Ensemble):
     """Independent entries in columns of log-normal scales, the same in every batch."""
 
-    spread: float = 1.0
-
-    def __post_init__(self) -> None:
-        checks.number("spread", self.spread, least=0.0)
+    spread: float = bounded(1.0, least=0.0)
 
     def columns(self, rng: np.random.Generator, N: int) -> Draw:
         scales = _log_normal(rng, N, self.spread)
@@ -185,10 +173,7 @@ class ColumnScales(Ensemble):
 class Duplicated(Ensemble):
     """Independent entries, but a `share` of the columns repeats another column exactly."""
 
-    share: float = 0.1
-
-    def __post_init__(self) -> None:
-        checks.number("share", self.share, least=0.0, most=0.5)
+    share: float = bounded(0.1, least=0.0, most=0.5)
 
     def columns(self, rng: np.random.Generator, N: int) -> Draw:
         order = rng.permutation(N)
