@@ -11,7 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse
@@ -26,7 +26,7 @@ Draw: TypeAlias = Callable[[np.random.Generator, int], Array]
 
 def bounded(default: float, **bounds: float) -> float:
     """A parameter of an ensemble, with the bounds that `checks.number` or `count` take."""
-    return cast(float, field(default=default, metadata=bounds))
+    return field(default=default, metadata=bounds)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class Choice:
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class PlanRequest:
     """What a plan is asked for: a model, and what is wanted or limited. None where nothing is."""
 
     prior: ScalarPrior

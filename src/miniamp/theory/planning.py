@@ -11,7 +11,7 @@ import numpy as np
 from miniamp import checks
 from miniamp.arrays import Given
 from miniamp.channels import Channel
-from miniamp.theory.choices import Choice, Question, memory_of
+from miniamp.theory.choices import Choice, PlanRequest, memory_of
 from miniamp.theory.curves import axes, text_table
 from miniamp.theory.limits import checked_target
 from miniamp.theory.phases import Transitions, transitions
@@ -214,7 +214,7 @@ def plan(
         )  # fmt: skip
     limit = _memory_limit(max_memory, features)
     prior = checked_prior("prior", prior)
-    asked = Question(prior, channel, features, target_mse, budget_rows, limit, design)
+    asked = PlanRequest(prior, channel, features, target_mse, budget_rows, limit, design)
     choices = asked.choices()
     allowed = [c for c in choices if limit is None or c.memory <= limit]
     best, restricted = _fewest(choices), _fewest(allowed)
