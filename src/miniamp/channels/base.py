@@ -1,4 +1,4 @@
-"""What every output channel has, and what it gets for nothing."""
+"""The base classes of output channels: what each must have, and what it inherits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random designs, kind and unkind: who draws the rows of a synthetic problem.
+"""Random designs, independent or not: what draws the rows of a synthetic problem.
 
 An ensemble first fixes what belongs to the columns (their scales, factors, copies) for the whole
 stream, and then draws the rows of one batch after the other. All are scaled so that the mean

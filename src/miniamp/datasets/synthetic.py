@@ -16,7 +16,7 @@ from miniamp.datasets.ensembles import Draw, Ensemble, as_ensemble
 from miniamp.errors import InvalidTypeError
 from miniamp.posterior import Prior
 
-#: A stratified truth is every so-manieth of at least this many sorted draws. The power of the truth
+#: A stratified truth is taken at even steps from at least this many sorted draws. Its power
 #: then varies by about 1/sqrt(draws), below anything that a test can see.
 STRATIFIED_DRAWS = 1 << 20
 

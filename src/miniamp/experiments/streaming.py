@@ -22,7 +22,7 @@ from miniamp.theory import Curve
 
 MINI_AMP, STREAMING_VB, THEORY = "Mini-AMP", "streaming VB", "state evolution"
 
-#: Near a threshold a finite problem wanders for ever at an error that is fine all the same, and a
+#: Near a threshold a finite problem never settles, at an error that is small all the same, and a
 #: tolerance of 1e-6 already gives that of 1e-13 (errata E4).
 STOP = Stop(max_iter=500, tol=1e-8)
 #: Mean field settles slowly and is far from anything that more digits would change.

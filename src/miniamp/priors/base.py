@@ -1,4 +1,4 @@
-"""What every prior has, and what a prior of one coefficient gets for nothing."""
+"""The base classes of priors: what each must have, and what it inherits."""
 
 from __future__ import annotations
 

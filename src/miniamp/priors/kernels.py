@@ -1,4 +1,4 @@
-"""Compiled moments of the commonest priors: the formulas of their own files, one coordinate a turn.
+"""Compiled moments of the commonest priors: the formulas of their own files, in one loop.
 
 Each mirrors the method `moments` of the class that uses it; tests/priors/test_kernels.py holds them
 together. Shared hyper-parameters have a loop of their own, which keeps them in registers.

@@ -26,7 +26,7 @@ for _needed in ("matplotlib", "plotly"):
     if find_spec(_needed) is None:
         checks.needed(_needed, "reports")
 
-#: Colours of series 1 to 8 on paper: for the colour-blind, and told apart in grey by their dashes.
+#: Colours of series 1 to 8 on paper, for the colour-blind; in grey their dashes differ.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#5D4A9C", "#6B6B6B")
 DASHES = ("solid", "dash", "dot", "dashdot")
 PAPER_DASHES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")

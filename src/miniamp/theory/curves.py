@@ -76,7 +76,7 @@ class Curve:
         return replace(self, **cut, _count=None)
 
     def plot(self, ax: Axes | None = None, **style: object) -> Axes:
-        """Draw the error against alpha, logarithmically, on matplotlib axes; gives the axes."""
+        """Draw the error against alpha, logarithmically, on matplotlib axes; returns the axes."""
         ax = axes() if ax is None else ax
         style.setdefault("label", self.label or "Mini-AMP")
         shown = np.where(self.mse > 0.0, self.mse, np.nan)
@@ -121,7 +121,7 @@ def generalisation_error(
     prior, channel
         What is believed, as for the curve.
     curve : Curve
-        From `learning_curve` or one of its kin.
+        From `learning_curve`, `online_curve` or another of these.
     true_channel : Channel, optional
         What rows are drawn from, if another channel.
 
@@ -151,7 +151,7 @@ def generalisation_error(
 def _error(
     channel: Channel, true: Channel, mse: float, variance: float, overlap: float, power: float
 ) -> float:
-    # Given the forecast omega, z ~ N(omega m/q, E - (q - m)^2/q); see TypicalBatch.
+    # Given the prediction omega, z ~ N(omega m/q, E - (q - m)^2/q); see TypicalBatch.
     ratio = overlap / power if power > 0.0 else 0.0
     V = mse - ((power - overlap) ** 2 / power if power > 0.0 else 0.0)
     closed = true.label_error(ratio * np.sqrt(max(power, 0.0)), max(V, 0.0))

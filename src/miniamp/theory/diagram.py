@@ -47,7 +47,7 @@ class PhaseDiagram:
         return self.mmse < self.mse * (1.0 - SAME)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the error of AMP in colour and the hard region hatched; gives the axes."""
+        """Draw the error of AMP in colour and the hard region hatched; returns the axes."""
         ax = axes() if ax is None else ax
         shown = np.log10(np.maximum(self.mse, 1e-16))
         mesh = ax.pcolormesh(self.alphas, self.levels, shown, shading="nearest")

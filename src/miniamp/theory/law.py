@@ -24,10 +24,10 @@ CENTRED = 1e-9
 
 
 class Errors(NamedTuple):
-    """What a batch needs to know of a law: errors made, and errors believed."""
+    """What a batch needs to know of a law: the true error, and the one the posterior reports."""
 
     mse: float  #: E, the mean of (estimate - x)^2
-    variance: float  #: V, the error that the posterior believes in; E where all is matched
+    variance: float  #: V, the error that the posterior reports; E where all is matched
     power: float  #: q, the mean of estimate^2
     excess: float  #: q - m with m the mean of estimate times x; 0 where all is matched
 
@@ -130,7 +130,7 @@ class Law:
 
     @cached_property
     def errors(self) -> Errors:
-        """Errors made and believed.
+        """True and reported errors.
 
         The right-hand column of `eq:minise`.
         """
@@ -180,9 +180,9 @@ class TypicalBatch(WholeEvidence):
 
     Notes
     -----
-    Where the channel is not the true one, the forecast omega and the true z are jointly Gaussian,
+    Where the channel is not the true one, the prediction omega and the true z are jointly Gaussian,
     given omega: z ~ N(omega m/q, E - (q - m)^2/q). With g of the believed channel and g_0 of the
-    true one under that forecast, a batch adds alpha E(-dg) to lambda, alpha E g^2 to gamma and
+    true one under that prediction, a batch adds alpha E(-dg) to lambda, alpha E g^2 to gamma and
     alpha E g g_0 to the signal. For two Gaussian channels these are the equations of Theorem 1.
 
     Examples

@@ -256,7 +256,7 @@ def row_rule(
     channels: tuple[Channel, ...], true: Channel, spread: float, V: float, V_true: float,
     ratio: float = 1.0,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
-    """Outcomes y (n, k), forecasts omega (n, 1) and weights of an average over rows.
+    """Outcomes y (n, k), predictions omega (n, 1) and weights of an average over rows.
 
     omega ~ N(0, spread), and y comes from the channel `true` at z ~ N(ratio omega, V_true); V is
     the width through which the channels see z. The weights sum to one.

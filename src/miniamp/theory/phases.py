@@ -186,8 +186,8 @@ class BatchVerdict(NamedTuple):
 
     `status` compares the whole stream so far: "hard" where exact inference (Theorem 3, recursively)
     has a smaller error than Mini-AMP. `trapped` looks at this batch alone: from where Mini-AMP
-    stood it ends in the wrong minimum, T_k < alpha_b < S_k. After it has escaped Mini-AMP lags
-    behind for ever by the batches it lost, which is hard but no longer trapped.
+    stood it ends in the wrong minimum, T_k < alpha_b < S_k. After it has escaped Mini-AMP stays
+    behind by the batches it lost, which is hard but no longer trapped.
     """
 
     batch: int

@@ -146,7 +146,7 @@ class Plan:
             pretty(self)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the predicted learning curve of every choice; gives the axes."""
+        """Draw the predicted learning curve of every choice; returns the axes."""
         ax = axes() if ax is None else ax
         for choice in self.choices:
             rows, mse = choice.curve.alpha * self.features, choice.curve.mse

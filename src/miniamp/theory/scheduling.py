@@ -32,7 +32,7 @@ from miniamp.theory.spectrum import Spectrum
 NODES = 1000
 #: More of them where two are further apart than a batch reaches: so many for each of its sizes.
 PER_BATCH = 4
-#: The grid of precisions starts here, in units of 1/Var x: less is known for nothing.
+#: The grid of precisions starts here, in units of 1/Var x: less than that needs hardly any rows.
 LEAST = 1e-3
 #: A maximum of the cost between two nodes is above both by less than this factor: half the squared
 #: relative step, 1e-4. A batch without it might stop just short of the threshold it is to cross,

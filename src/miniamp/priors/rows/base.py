@@ -1,4 +1,4 @@
-"""What every prior of rows has, and what it gets for nothing."""
+"""The base class of priors of rows: what each must have, and what it inherits."""
 
 from __future__ import annotations
 
