@@ -159,8 +159,8 @@ def below(
     )
 
 
-def sample(label: str, **kwargs: Any) -> Line2D:
+def sample(label: str, **kwargs: object) -> Line2D:
     """What a legend shows of a line."""
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], label=label, **kwargs)
+    return Line2D([], [], label=label, **kwargs)  # type: ignore[arg-type]
