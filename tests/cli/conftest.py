@@ -27,7 +27,9 @@ def run(capsys, monkeypatch):
 
     def ran(*arguments, stdin=None):
         if stdin is not None:
-            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+            monkeypatch.setattr(
+                sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin)))
+            )
         capsys.readouterr()
         code = cli.main([str(word) for word in arguments])
         captured = capsys.readouterr()

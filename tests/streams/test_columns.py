@@ -244,11 +244,13 @@ def test_gzip_on_standard_input(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     words = ["fit", "-", "--target", "y", "--batch-size", "100", "--output"]
     for name, content in (("a", table().encode()), ("b", gzip.compress(table().encode()))):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(content))))
         assert cli.main([*words, f"{name}.amp"]) == 0
     same = [miniamp.load(f"{name}.amp").coef_.tobytes() for name in "ab"]
     assert same[0] == same[1]
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content[:200])))
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(content[:200])))
+    )
     assert cli.main([*words, "c.amp"]) == 1
     assert "damaged or cut short" in capsys.readouterr().err
 

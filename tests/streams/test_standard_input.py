@@ -26,7 +26,9 @@ def piped(monkeypatch):
     """A function that gives text on standard input and returns what was read of it."""
 
     def read(text, k=3, start=0):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        monkeypatch.setattr(
+            sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(text.encode())))
+        )
         batches = open_stream("-", "y", k, start=start)
         return [(b.rows, b.position, float(b.X.sum())) for b in batches]
 

@@ -132,11 +132,7 @@ def learned(run: Run[E], checkpoint: Path | None, every: int, quiet: bool) -> di
             _stopped(run, checkpoint, interruption.signal)
             raise typer.Exit(SIGNALLED + interruption.signal)
         run.keep(checkpoint)
-    return {
-        "seconds": watch.seconds,
-        "rows_per_second": watch.speed,
-        "rows_this_time": watch.fresh,
-    }
+    return {"seconds": watch.seconds, "rows_per_second": watch.speed, "rows_this_time": watch.fresh}
 
 
 def _stopped(run: Run[E], checkpoint: Path | None, number: int) -> None:

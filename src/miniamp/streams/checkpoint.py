@@ -211,10 +211,7 @@ def _unwritable(place: Path, error: OSError) -> InvalidInputError:
 
 
 def _refused(
-    place: Path,
-    received: str,
-    expected: str = "a whole, unaltered checkpoint",
-    remedy: str = "",
+    place: Path, received: str, expected: str = "a whole, unaltered checkpoint", remedy: str = ""
 ) -> CheckpointError:
     earlier = previous_of(place)
     if is_sound(earlier):

@@ -20,13 +20,7 @@ from miniamp.streams.formats.arrow import arrow_piece
 from miniamp.streams.formats.base import refuse_too_many
 from miniamp.streams.formats.json_lines import json_object
 from miniamp.streams.in_hand import record_pieces
-from miniamp.streams.pieces import (
-    Mark,
-    Piece,
-    Source,
-    rows_per_piece,
-    skip_rows,
-)
+from miniamp.streams.pieces import Mark, Piece, Source, rows_per_piece, skip_rows
 from miniamp.streams.schema import absent
 
 if TYPE_CHECKING:

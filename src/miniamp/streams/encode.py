@@ -24,15 +24,7 @@ from miniamp.streams.cells import (
     expanded,
     side_by_side,
 )
-from miniamp.streams.pieces import (
-    CSR,
-    Cells,
-    MatrixPiece,
-    Numbers,
-    Piece,
-    TablePiece,
-    leave_out,
-)
+from miniamp.streams.pieces import CSR, Cells, MatrixPiece, Numbers, Piece, TablePiece, leave_out
 from miniamp.streams.schema import CATEGORY, HASHED, NUMBER, Column, Reference, Schema, absent
 
 #: Rows at the head that make these guesses safe: in 32 of them 50 equally frequent categories look

@@ -14,13 +14,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.errors import InvalidInputError, InvalidTypeError, MiniampWarning, printable
-from miniamp.streams.cells import (
-    DATE_KINDS,
-    are_dates,
-    date_kind,
-    mostly_text,
-    refuse_unclear,
-)
+from miniamp.streams.cells import DATE_KINDS, are_dates, date_kind, mostly_text, refuse_unclear
 from miniamp.streams.pieces import Cells, MatrixPiece, NumberedNames, Piece, TablePiece
 
 NUMBER, CATEGORY, HASHED = "number", "category", "hashed"

@@ -14,14 +14,7 @@ from numpy.typing import DTypeLike
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.errors import InvalidInputError, InvalidTypeError
-from miniamp.streams.blocks import (
-    RULES,
-    RunningMean,
-    Shuffle,
-    StreamBatch,
-    read_blocks,
-    rebatch,
-)
+from miniamp.streams.blocks import RULES, RunningMean, Shuffle, StreamBatch, read_blocks, rebatch
 from miniamp.streams.encode import (
     Encoder,
     RowLocator,

@@ -29,14 +29,7 @@ from miniamp.streams.formats.base import (
     refuse_expansion,
     refuse_too_many,
 )
-from miniamp.streams.pieces import (
-    ArrowArray,
-    Cells,
-    Piece,
-    TablePiece,
-    rows_per_piece,
-    too_short,
-)
+from miniamp.streams.pieces import ArrowArray, Cells, Piece, TablePiece, rows_per_piece, too_short
 
 #: Bytes read from the file at a time for each column.
 BUFFER = 1 << 14

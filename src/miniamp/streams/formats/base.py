@@ -68,12 +68,7 @@ class InputFile:
         self.name = str(path)
         with readable(self.name):
             if not stat.S_ISREG(path.stat().st_mode):
-                raise checks.refuse(
-                    self.name,
-                    "a pipe or device",
-                    "a file",
-                    "pipe its rows into -",
-                )
+                raise checks.refuse(self.name, "a pipe or device", "a file", "pipe its rows into -")
             # A bare handle: a file object that is older than the generator that reads it may be
             # finalised before it when both are garbage.
             self._handle: int | None = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
@@ -118,22 +113,22 @@ class StandardInput:
     ending = ""
 
     def __init__(self) -> None:
-        self._file: IO[bytes] = sys.stdin.buffer
+        self._file: io.BufferedReader = cast(io.BufferedReader, sys.stdin.buffer)
         self.head = b""
 
     def look(self) -> bytes:
-        """The first bytes that are no blank, waited for."""
+        """The first bytes that are no blank, waited for; they are read again by `opened`."""
         while not self.head.strip():
-            fresh = read_some(self._file, BLOCK)
-            if not fresh:
+            with readable(self.name):
+                self._file.read1(len(self.head))
+                self.head = self._file.peek()
+            if not self.head:
                 raise checks.refuse(
                     self.name, "no rows", "CSV or JSON lines", "pipe them into the program"
                 )
-            self.head += fresh
             if self.head.startswith(_GZIP):
-                packed = _Rejoined(self.head, self._file)
+                self._file = io.BufferedReader(gzip.GzipFile(fileobj=self._file))
                 self.head = b""
-                self._file = cast("IO[bytes]", gzip.GzipFile(fileobj=packed))
         return self.head
 
     def close(self) -> None:
@@ -141,21 +136,8 @@ class StandardInput:
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """The bytes from the beginning; standard input itself stays open."""
-        yield _Rejoined(self.head, self._file)
-
-
-class _Rejoined(io.BytesIO):
-    """A pipe with the bytes put back that were read to see what it is."""
-
-    def __init__(self, first: bytes, rest: IO[bytes]) -> None:
-        super().__init__(first)
-        self._rest = rest
-
-    def read1(self, size: int | None = -1, /) -> bytes:
-        return super().read1(size) or read_some(self._rest, size or -1)
-
-    read = read1
+        """The bytes from the first row on; standard input itself stays open."""
+        yield self._file
 
 
 def read_some(file: IO[bytes], size: int) -> bytes:

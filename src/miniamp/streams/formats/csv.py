@@ -10,7 +10,7 @@ import codecs
 import csv as standard_csv
 import re
 from collections.abc import Collection, Iterator
-from typing import IO, Protocol, cast
+from typing import IO, cast
 
 from miniamp import checks
 from miniamp.errors import InvalidInputError
@@ -25,31 +25,13 @@ from miniamp.streams.formats.base import (
     read_some,
     refuse_too_many,
 )
-from miniamp.streams.pieces import (
-    ArrowArray,
-    NumberedNames,
-    Piece,
-    TablePiece,
-)
+from miniamp.streams.pieces import ArrowArray, Cells, NumberedNames, Piece, TablePiece
 
 #: Recognised by the parser itself; other spellings are found later, cell by cell (`cells`).
 _NO_VALUE = [*MISSING_TEXTS, "NA", "N/A", "#N/A", "NaN", "NULL", "None", "<NA>"]
 _DELIMITERS = (",", ";", "\t", "|")
 #: A number with a comma before its decimals.
 _COMMA = r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$"
-
-
-class _Column(Protocol):
-    def combine_chunks(self) -> ArrowArray: ...
-
-
-class _ArrowTable(Protocol):
-    """What is used of a pyarrow Table."""
-
-    @property
-    def num_rows(self) -> int: ...
-    def column(self, j: int) -> _Column: ...
-    def set_column(self, j: int, name: str, cells: _Column) -> _ArrowTable: ...
 
 
 class CSV(Format):
@@ -119,14 +101,15 @@ class CSV(Format):
             delimiter = self._delimiter or _likely(line)
             names = self._names(line, delimiter)
             for block in _with_first(rest if self._header else first, blocks):
-                table = self._parsed(block, names, delimiter, row)
-                cells = {
-                    name: table.column(j).combine_chunks()
-                    for j, name in enumerate(names)
+                cells = self._parsed(block, names, delimiter, row)
+                rows = len(cells[0])
+                wanted: dict[str, Cells] = {
+                    name: column
+                    for name, column in zip(names, cells, strict=True)
                     if columns is None or name in columns
                 }
-                yield TablePiece(self.name, row, table.num_rows, dict(cells))
-                row += table.num_rows
+                yield TablePiece(self.name, row, rows, wanted)
+                row += rows
 
     def _names(self, line: bytes, delimiter: str) -> list[str]:
         try:
@@ -151,13 +134,13 @@ class CSV(Format):
         checks.refuse_duplicates(cells, self.name)
         return cells
 
-    def _parsed(self, block: bytes, names: list[str], delimiter: str, row: int) -> _ArrowTable:
-        """One block as a table of strings."""
+    def _parsed(self, block: bytes, names: list[str], delimiter: str, row: int) -> list[ArrowArray]:
+        """The columns of one block, as strings."""
         pa = checks.needed("pyarrow", "reading CSV")
         csv = checks.needed("pyarrow.csv", "reading CSV")
         numbers = [f"{j}" for j in range(len(names))]
         try:
-            table: _ArrowTable = csv.read_csv(
+            table = csv.read_csv(
                 pa.BufferReader(block),
                 csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=numbers),
                 csv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in block),
@@ -169,14 +152,11 @@ class CSV(Format):
             )
         except pa.ArrowInvalid as error:
             raise self._explained(block, len(names), delimiter, row, str(error)) from None
+        columns = [column.combine_chunks() for column in table.columns]
         if self._decimal == ",":
-            compute = checks.needed("pyarrow.compute", "reading CSV")
-            for j, name in enumerate(numbers):
-                cells = compute.replace_substring_regex(
-                    table.column(j), pattern=_COMMA, replacement=r"\1.\2"
-                )
-                table = table.set_column(j, name, cells)
-        return table
+            point = checks.needed("pyarrow.compute", "reading CSV").replace_substring_regex
+            columns = [point(c, pattern=_COMMA, replacement=r"\1.\2") for c in columns]
+        return columns
 
     def _explained(
         self, block: bytes, width: int, delimiter: str, row: int, reason: str

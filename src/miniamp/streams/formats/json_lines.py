@@ -51,9 +51,6 @@ def json_object(line: bytes, place: str) -> dict[str, object]:
     if not isinstance(value, dict):
         received = f"{value!r:.60}" if isinstance(value, str) else type(value).__name__
         raise checks.refuse(
-            place,
-            received,
-            "one JSON object per row",
-            'write each row as {"name": value, ...}',
+            place, received, "one JSON object per row", 'write each row as {"name": value, ...}'
         )
     return value
