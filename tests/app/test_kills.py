@@ -17,8 +17,7 @@ import pytest
 
 import miniamp
 from miniamp import MiniAMPRegressor
-from miniamp.app.learner import Learner
-from miniamp.app.log import Log
+from miniamp.app.learner import Learner, Log
 from miniamp.cli import main
 
 from .conftest import Client, batch, body

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from miniamp import MiniAMPClassifier, MiniAMPRegressor, load
-from miniamp.app.log import Log, LogEntry
+from miniamp.app.learner import Log, LogEntry
 from miniamp.app.service import Limits
 from miniamp.cli import main
 from miniamp.errors import CheckpointError, ConflictError

@@ -157,10 +157,11 @@ def test_formats(folder, run, form):
     assert about["coefficients"][0]["mean"] == pytest.approx(2.0, abs=0.035)
 
 
-def test_a_headless_table_with_another_delimiter(folder, run):
+@pytest.mark.parametrize(("sign", "word"), [(":", ":"), ("\t", "\\t")])
+def test_a_headless_table_with_another_delimiter(sign, word, folder, run):
     rows = (folder / "rows.csv").read_text().splitlines()[1:]
-    (folder / "bare.txt").write_text("\n".join(row.replace(",", ":") for row in rows) + "\n")
-    ran = run("fit", "bare.txt", "--target", "x4", "--no-header", "--delimiter", ":", "--json")
+    (folder / "bare.txt").write_text("\n".join(row.replace(",", sign) for row in rows) + "\n")
+    ran = run("fit", "bare.txt", "--target", "x4", "--no-header", "--delimiter", word, "--json")
     assert json.loads(ran.out)["features"] == 5
 
 

@@ -392,3 +392,16 @@ def test_what_batches_discard_is_recorded_and_reported():
         np.testing.assert_allclose(found, N * getattr(curve, name), rtol=0.03)
     memory = next(one for one in choices(model) if one.what == "memory")
     assert "nats were discarded between batches: more memory would pay" in memory.why
+
+
+@conflicts
+def test_a_skipped_batch_is_not_advised_to_be_skipped():
+    advice = {}
+    for rule in ("adapt", "skip"):
+        model, rng = MiniAMPRegressor(on_conflict=rule), np.random.default_rng(0)
+        for sign in (1.0, 1.0, -1.0):
+            X = rng.normal(size=(100, 3))
+            model.partial_fit(X, sign * X.sum(axis=1) + 0.1 * rng.normal(size=100))
+        (advice[rule],) = (finding.action for finding in model.health_.findings)
+    assert "{on_conflict=skip}" in advice["adapt"]
+    assert "on_conflict" not in advice["skip"]

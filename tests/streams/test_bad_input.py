@@ -234,7 +234,7 @@ def test_arguments(frame):
     refused(frame, "schema", "twice", schema={"city": ["Oslo", "Oslo"]})
     refused(frame, "schema", schema=3, kind=InvalidTypeError)
     refused(frame, "resume", resume={"position": 3})
-    refused(frame, "delimiter", "data in hand", delimiter=";")
+    refused(frame, "delimiter", "data in memory", delimiter=";")
 
 
 def test_options_of_other_formats(write):

@@ -77,7 +77,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from miniamp.streams.formats.base import Format, is_text, line_blocks
-from miniamp.streams.in_hand import record_pieces
+from miniamp.streams.in_memory import record_pieces
 from miniamp.streams.pieces import Piece
 
 
@@ -102,14 +102,20 @@ class Pairs(Format):
 '''
 
 COMMAND = '''
-"""`miniamp hello`."""
+"""`miniamp features`."""
+
+from typing import Any
 
 import typer
 
+from miniamp.cli.options import Reading, Source, reading_options, takes
+from miniamp.streams import open_stream
 
-def hello() -> None:
-    """Say hello."""
-    typer.echo("hello")
+
+@takes(Reading)
+def features(source: Source, **given: Any) -> None:
+    """List the features that the columns of a source become."""
+    typer.echo(" ".join(open_stream(source, **reading_options(given)).feature_names))
 '''
 
 USE = """
@@ -140,7 +146,7 @@ def copy(tmp_path_factory):
     shutil.copytree(ROOT / "src" / "miniamp", package, ignore=shutil.ignore_patterns("__pycache__"))
     (package / "priors" / "ternary.py").write_text(PRIOR)
     (package / "streams" / "formats" / "pairs.py").write_text(FORMAT)
-    (package / "cli" / "hello.py").write_text(COMMAND)
+    (package / "cli" / "features.py").write_text(COMMAND)
     for init, line, name in (
         ("priors", "from miniamp.priors.ternary import Ternary", "Ternary"),
         ("streams/formats", "from miniamp.streams.formats.pairs import Pairs", "Pairs"),
@@ -189,4 +195,6 @@ def test_a_file_format_is_read(copy):
 
 @pytest.mark.slow
 def test_a_command_is_found(copy):
-    assert python(copy, "-m", "miniamp", "hello") == "hello\n"
+    (copy / "colours.txt").write_text("a;colour\n0,5;red\n1;blue\n")
+    words = ["-m", "miniamp", "features", "colours.txt", "--decimal", "comma", "--format", "csv"]
+    assert python(copy, *words) == "a colour=blue colour=red\n"

@@ -20,7 +20,7 @@ KEYS = {"X", "y", "records", "id", "level"}
 
 
 class FormatError(InvalidInputError):
-    """The body is not in the form that its content type says."""
+    """The body is not in the form of its content type."""
 
 
 class TooManyRowsError(InvalidInputError):

@@ -12,7 +12,7 @@ import numpy as np
 from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 
 from miniamp import channels, priors
-from miniamp.app import look
+from miniamp.app import layout
 from miniamp.app import question as asked
 from miniamp.app.question import COARSE, DESIGNS, DIAGRAM, FINE, Question
 from miniamp.app.simulation import FEATURES, Simulation
@@ -196,7 +196,7 @@ def words(question: Question, done: dict[str, str]) -> list[Any]:
 
 def application() -> Dash:
     """The page."""
-    app = look.page("miniamp explore")
+    app = layout.page("miniamp explore")
     explorer = Explorer()
     app.layout = _layout(app)
 
@@ -301,10 +301,10 @@ def _layout(app: Dash) -> html.Main:
         _slider("look", "Landscape of batch", (1, 40), 1, [1, 20, 40]),
     ]  # fmt: skip
     plots = [
-        look.plot(0, "Learning curve", "The error after every batch, from theory alone.", True),
-        look.plot(1, "Landscape", "Where the information has its minima. The lowest one is the "
+        layout.plot(0, "Learning curve", "The error after every batch, from theory alone.", True),
+        layout.plot(1, "Landscape", "Where the information has its minima. The lowest one is the "
                   "best possible error; Mini-AMP stops at the first that it meets from the right."),
-        look.plot(2, "Phase diagram", "One batch. Plain: Mini-AMP is optimal. Coloured: a better "
+        layout.plot(2, "Phase diagram", "One batch. Plain: Mini-AMP is optimal. Coloured: a better "
                   "error is possible, but no fast algorithm is known that reaches it."),
     ]  # fmt: skip
     same = html.Section(
@@ -322,7 +322,7 @@ def _layout(app: Dash) -> html.Main:
     return html.Main(
         [
             dcc.Location("address", refresh=False),
-            *look.figures(app, 3),
+            *layout.figures(app, 3),
             dcc.Store("query"), dcc.Store("shown"),
             html.H1("Explore the theory"),
             html.P("What Mini-AMP will do before it has seen a row.", className="lead"),

@@ -1,27 +1,35 @@
-"""One writer and many readers of a model that is kept on disk."""
+"""One writer and many readers of a model on disk, with a log of the batches it has accepted.
+
+The log is written ahead: a batch is on disk before it is acknowledged.
+"""
 
 from __future__ import annotations
 
 import copy
+import os
 import queue
+import struct
 import threading
 import time
 import warnings
 from collections import OrderedDict
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from miniamp.app.log import Log, LogEntry
-from miniamp.errors import InvalidInputError, MiniampError
+from miniamp.errors import CheckpointError, InvalidInputError, MiniampError
 from miniamp.estimators import load
-from miniamp.streams.checkpoint import lock
+from miniamp.streams.checkpoint import lock, sync_folder
+from miniamp.streams.container import DamagedError, packed, unpacked
 
+#: Before every entry of the log: a mark, and how many bytes follow.
+_HEAD = struct.Struct("<4sQ")
+_MARK = b"AMPL"
 #: Ids of requests that are remembered: a batch that is sent again more than this many batches after
 #: its first attempt may be learned twice.
 REMEMBERED = 100_000
@@ -33,6 +41,107 @@ LOG_BYTES = 16 * 2**20
 CHECKPOINT_SECONDS, CHECKPOINT_SHARE = 5.0, 0.05
 #: Batches that are written to disk by one `fsync`.
 GROUP = 32
+
+
+class LogEntry(NamedTuple):
+    """One accepted batch."""
+
+    number: int  #: counted from 1 over the whole life of the model
+    request: str  #: the id of the request that brought it
+    digest: str  #: of the content, so that an id is not used for two batches
+    X: NDArray[np.float64]
+    y: NDArray[np.generic]
+
+
+class Log:
+    """The log beside a model file.
+
+    An entry that was cut short by a crash was never acknowledged. It can only be the last one, and
+    is dropped. A damaged entry before the last one is an error. A missing file is made.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     log = Log(Path(folder) / "m.amp.log")
+    ...     log.append([LogEntry(1, "a", "", np.ones((2, 1)), np.ones(2))])
+    ...     print([entry.request for entry in log.entries()])
+    ...     log.close()
+    ['a']
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        new = not path.exists()
+        self._file: BinaryIO = path.open("ab+")
+        if new:
+            sync_folder(path.parent)
+        self._drop_unfinished()
+
+    def append(self, entries: list[LogEntry]) -> None:
+        """Write entries and force them to the disk, all at once."""
+        bodies = [packed(entry._asdict()) for entry in entries]
+        content = b"".join(_HEAD.pack(_MARK, len(body)) + body for body in bodies)
+        start = self._file.seek(0, os.SEEK_END)
+        try:
+            self._file.write(content)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError:
+            # A full disk: what was written of the batch must not be read again.
+            self._file.truncate(start)
+            raise
+
+    def entries(self) -> Iterator[LogEntry]:
+        """All entries, in order."""
+        for content in self._contents():
+            try:
+                yield LogEntry(**cast(dict[str, Any], unpacked(content)))
+            except DamagedError as error:
+                raise CheckpointError(
+                    str(self.path),
+                    str(error),
+                    "a log as it was written",
+                    "restore it, or delete it and with it the batches after the checkpoint",
+                ) from None
+
+    def clear(self) -> None:
+        """Forget all entries: the checkpoint has them."""
+        self._file.truncate(0)
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return os.fstat(self._file.fileno()).st_size
+
+    def _contents(self) -> Iterator[bytes]:
+        self._file.seek(0)
+        while len(head := self._file.read(_HEAD.size)) == _HEAD.size:
+            place = self._file.tell()
+            mark, length = _HEAD.unpack(head)
+            if mark != _MARK or length > self.size - place:
+                return
+            self._file.seek(place)
+            yield self._file.read(length)
+
+    def _drop_unfinished(self) -> None:
+        end = 0
+        last = b""
+        for content in self._contents():
+            end += _HEAD.size + len(content)
+            last = content
+        if last:
+            try:
+                unpacked(last)
+            except DamagedError:
+                end -= _HEAD.size + len(last)
+        if end < self.size:
+            self._file.truncate(end)
 
 
 class BusyError(MiniampError):
@@ -53,13 +162,9 @@ class BatchAnswer(NamedTuple):
     repeated: bool
 
 
-@dataclass
-class _Waiting:
-    request: str
-    digest: str
-    X: NDArray[np.float64]
-    y: NDArray[np.generic]
-    answer: Future[BatchAnswer] = field(default_factory=Future)
+class _Waiting(NamedTuple):
+    entry: LogEntry  #: its number is not known yet
+    answer: Future[BatchAnswer]
 
 
 class Learner:
@@ -137,7 +242,7 @@ class Learner:
         self, request: str, digest: str, X: NDArray[np.float64], y: NDArray[np.generic]
     ) -> Future[BatchAnswer]:
         """Put a batch in line; the result comes when it is learned and on disk."""
-        waiting = _Waiting(request, digest, X, y)
+        waiting = _Waiting(LogEntry(0, request, digest, X, y), Future())
         if self._stopping:
             raise BusyError("server", "a request to stop", "", "send the batch again, same id")
         try:
@@ -172,44 +277,42 @@ class Learner:
     def _learn(self, batches: list[_Waiting]) -> None:
         """Learn some batches, write them to the log at once, then answer."""
         model = self.model
-        accepted: dict[str, tuple[_Waiting, LogEntry]] = {}
+        accepted: dict[str, _Waiting] = {}
         repeated: list[_Waiting] = []
-        for each in batches:
-            if each.request in accepted:
-                before: str | None = accepted[each.request][1].digest
+        for entry, answer in batches:
+            if entry.request in accepted:
+                before: str | None = accepted[entry.request].entry.digest
             else:
-                before = self._requests.get(each.request, [None])[0]
-            if before == each.digest:
-                repeated.append(each)
+                before = self._requests.get(entry.request, [None])[0]
+            if before == entry.digest:
+                repeated.append(_Waiting(entry, answer))
             elif before is not None:
-                reused = f"{each.request!r} with other rows than before"
+                reused = f"{entry.request!r} with other rows than before"
                 remedy = "make a new id for a new batch"
-                error = ReusedError("request id", reused, "an id per batch", remedy)
-                each.answer.set_exception(error)
+                answer.set_exception(ReusedError("request id", reused, "an id per batch", remedy))
             else:
                 try:
-                    model = self._learned(model, each.X, each.y)
+                    model = self._learned(model, entry.X, entry.y)
                 except Exception as refusal:
                     self.refused += 1
-                    each.answer.set_exception(refusal)
+                    answer.set_exception(refusal)
                     continue
                 number = self.batches + len(accepted) + 1
-                entry = LogEntry(number, each.request, each.digest, each.X, each.y)
-                accepted[each.request] = each, entry
+                accepted[entry.request] = _Waiting(entry._replace(number=number), answer)
         try:
-            self._log.append([entry for _, entry in accepted.values()])
+            self._log.append([entry for entry, _ in accepted.values()])
         except OSError as error:
             full = BusyError("disk", error.strerror or "", "room for the log", "free some")
-            for each in [*repeated, *(waiting for waiting, _ in accepted.values())]:
-                each.answer.set_exception(full)
+            for _, answer in [*repeated, *accepted.values()]:
+                answer.set_exception(full)
             return
         self.model = model
-        for _, entry in accepted.values():
+        for entry, _ in accepted.values():
             self._record(entry)
-        for each, entry in accepted.values():
-            each.answer.set_result(self._answer(entry.request, repeated=False))
-        for each in repeated:
-            each.answer.set_result(self._answer(each.request, repeated=True))
+        for entry, answer in accepted.values():
+            answer.set_result(self._answer(entry.request, repeated=False))
+        for entry, answer in repeated:
+            answer.set_result(self._answer(entry.request, repeated=True))
 
     def _learned(self, model: Any, X: NDArray[np.float64], y: NDArray[np.generic]) -> Any:
         """A new model that has learned the batch; the old one is as it was."""

@@ -24,7 +24,7 @@ from starlette.exceptions import HTTPException
 
 import miniamp
 from miniamp import checks
-from miniamp.app import described
+from miniamp.app import api_docs
 from miniamp.app.bodies import (
     ARROW,
     JSON,
@@ -105,7 +105,7 @@ def service(
         names = names_of(learner)
         return await run_in_threadpool(parsed, content, kind, names, limits.rows)
 
-    @app.post("/learn", openapi_extra=described.LEARN, responses=described.LEARNED)
+    @app.post("/learn", openapi_extra=api_docs.LEARN, responses=api_docs.LEARNED)
     async def learn(request: Request) -> JSONResponse:
         """Learn one batch; answered when the batch is on disk."""
         rows = await rows_of(request)
@@ -118,7 +118,7 @@ def service(
         metrics.rows.labels("learn").inc(0 if answer.repeated else answer.rows)
         return JSONResponse(answer._asdict())
 
-    @app.post("/predict", openapi_extra=described.PREDICT, responses=described.PREDICTED)
+    @app.post("/predict", openapi_extra=api_docs.PREDICT, responses=api_docs.PREDICTED)
     async def predict(request: Request) -> JSONResponse:
         """Predict rows with the latest model."""
         rows = await rows_of(request)
@@ -126,11 +126,11 @@ def service(
         metrics.rows.labels("predict").inc(len(rows.X))
         return JSONResponse(answer)
 
-    @app.get("/model", responses=described.MODEL)
+    @app.get("/model", responses=api_docs.MODEL)
     async def model() -> JSONResponse:
         """What the model is and what it has learned."""
         return JSONResponse(
-            await run_in_threadpool(described.model, learner.model, names_of(learner))
+            await run_in_threadpool(api_docs.model, learner.model, names_of(learner))
         )
 
     @app.get("/health")
@@ -151,7 +151,7 @@ def service(
     @app.get("/", include_in_schema=False)
     @app.get("/docs", include_in_schema=False)
     async def page() -> HTMLResponse:
-        return HTMLResponse(described.page(app.openapi()))
+        return HTMLResponse(api_docs.page(app.openapi()))
 
     return app
 
@@ -314,7 +314,7 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        path = scope["path"] if scope["path"] in described.PATHS else "other"
+        path = scope["path"] if scope["path"] in api_docs.PATHS else "other"
         start = time.perf_counter()
         self.now += 1
 

@@ -23,7 +23,7 @@ POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' d
 
 
 class Watched:
-    """A model file that somebody else writes, as a page shows it.
+    """A model file that another process writes, as a page shows it.
 
     The file is only ever read, and only when it has changed. A file that is missing or cannot be
     read is reported, and what was shown before stays.

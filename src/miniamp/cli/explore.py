@@ -15,6 +15,6 @@ def explore(host: Host = "127.0.0.1", port: Port = 8643) -> None:
     Example: miniamp explore --port 8643
     """
     from miniamp.app.explorer import application  # noqa: PLC0415 (optional: the extra app)
-    from miniamp.app.look import run  # noqa: PLC0415 (optional: the extra app)
+    from miniamp.app.layout import run  # noqa: PLC0415 (optional: the extra app)
 
     run(application(), host, port)

@@ -22,9 +22,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 import miniamp
 from miniamp.cli import outputs
-from miniamp.cli.options import Options
+from miniamp.cli.options import Options, options_of
 from miniamp.cli.outputs import require_outputs
-from miniamp.cli.run import Run, options_of
+from miniamp.cli.run import Run
 from miniamp.cli.tasks import E, LearningTask
 from miniamp.streams import lock
 
@@ -42,7 +42,7 @@ def execute(
     files: Mapping[str, str],
     label: Callable[[Run[E], Path], None] | None = None,
 ) -> None:
-    """Learn from a source, as the options say, and write what was asked for.
+    """Learn from a source, as the options ask, and write what was asked for.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def watched(checkpoint: Path | None) -> Iterator[None]:
 def learned(run: Run[E], checkpoint: Path | None, every: int, quiet: bool) -> dict[str, float]:
     """Learn all rows that are left, saving every few batches; returns times and counts.
 
-    Interrupted, it saves what there is, says how to resume, and ends the program.
+    Interrupted, it saves what was learned, prints how to resume, and ends the program.
     """
     with Interruption() as interruption:
         stream = run.stream()
@@ -136,7 +136,7 @@ def learned(run: Run[E], checkpoint: Path | None, every: int, quiet: bool) -> di
 
 
 def _stopped(run: Run[E], checkpoint: Path | None, number: int) -> None:
-    """Save what there is, and say how to resume."""
+    """Save what was learned, and print how to resume."""
     what = "interrupted" if number == signal.SIGINT else "terminated"
     what = f"{what} after {run.rows:,} rows"
     if checkpoint is None:

@@ -5,7 +5,7 @@ An option is declared once, in the group it belongs to; `takes` gives a command 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -34,6 +34,12 @@ PIPED = sorted(name for name, cls in formats().items() if cls.piped)
 Options: TypeAlias = dict[str, Any]
 #: Options that are lists, a,b,c.
 LISTS = ("classes", "columns", "categorical", "keep")
+#: Options that do not change the result.
+OUTPUTS = frozenset(
+    ["source", "checkpoint", "every", "new_rows", "output", "model", "report", "as_json", "watch"]
+)
+#: Options that are as good as left out: those of older checkpoints.
+DEFAULTS = {"header": True, "on_conflict": "adapt", "decimal": "point"}
 #: Options of formats and connections.
 READING = (
     "format",
@@ -151,11 +157,12 @@ class Reading:
         "none. By default rows are learned with a warning; predict stops, but for a pipe.",
     )  # fmt: skip
     format_: FormatName | None = option(
-        None, ROWS, "FORMAT", f"{', '.join(FormatName)}, if the name does not tell.", "--format"
+        None, ROWS, "FORMAT", f"{', '.join(FormatName)}, where the name is no help.", "--format"
     )
     delimiter: str | None = option(
-        None, ROWS, "SEPARATOR", "The separator of a CSV, if it is not detected."
-    )
+        None, ROWS, "SEPARATOR", "The separator of a CSV, if it is not detected.",
+        callback=lambda typed: "\t" if typed == r"\t" else typed,
+    )  # fmt: skip
     header: bool = option(
         True, ROWS, None, "Whether a CSV begins with the names of its columns (else x0, x1, ...).",
         "--header/--no-header",
@@ -183,10 +190,13 @@ class Reading:
         "A column that orders the rows of sql:, all different: needed to resume.",
     )  # fmt: skip
     idle_seconds: float | None = option(
-        None, ROWS, "SECONDS", "Stop a live source (Redis, Kafka) when no row came for so long."
+        None,
+        ROWS,
+        "SECONDS",
+        "Stop a live source (Redis, Kafka) after this long without a row.",
     )
     rows: int | None = option(
-        None, ROWS, "ROWS", "Stop a live source after so many rows in all.", "--rows", min=1
+        None, ROWS, "ROWS", "Stop a live source after this number of rows in all.", "--rows", min=1
     )
 
 
@@ -214,7 +224,7 @@ class Features:
         "Categories without a feature, with which others are compared: city=Rome, or first.",
     )  # fmt: skip
     shuffle: int | None = option(
-        None, ROWS, "ROWS", "Put so many rows at a time in random order: for sorted files.", min=2
+        None, ROWS, "ROWS", "Shuffle the rows, this many at a time: for sorted files.", min=2
     )
 
 
@@ -278,9 +288,28 @@ def hashed_of(given: str) -> dict[str, int]:
     return {name: int(bits) for name, bits in found.items()}
 
 
+def options_of(given: Mapping[str, object]) -> Options:
+    """The options of a command line that decide about its result; those left out are not there.
+
+    Examples
+    --------
+    >>> options_of({"source": "a.csv", "columns": "a,b", "header": True, "format_": None})
+    {'columns': ['a', 'b']}
+    """
+    chosen: Options = {}
+    for name, value in given.items():
+        if value is None or name in OUTPUTS or DEFAULTS.get(name) == value:
+            continue
+        if isinstance(value, str):
+            value = listed(value) if name in LISTS else str(value)
+        chosen[name.rstrip("_")] = value
+    return chosen
+
+
 def reading_options(options: Options) -> Options:
-    """Those options that tell how a file is written, as `open_stream` takes them."""
-    given = {name: options[name] for name in READING if name in options}
+    """The options that describe how a file is written, as `open_stream` takes them."""
+    chosen = options_of(options)
+    given = {name: chosen[name] for name in READING if name in chosen}
     return given | ({"decimal": ","} if "decimal" in given else {})
 
 
@@ -341,8 +370,7 @@ def _made(cls: type[P], numbers: str, name: str) -> P:
         except ValueError:
             message = f"got {pair!r}, expected name=number"
             raise typer.BadParameter(message, param_hint=name) from None
-    strange = sorted(values.keys() - set(cls.names))
-    if strange:
+    if values.keys() - set(cls.names):
         names = ", ".join(cls.names) or "nothing: it has none"
         raise typer.BadParameter(f"got {numbers!r}, expected numbers for {names}", param_hint=name)
     try:

@@ -23,7 +23,7 @@ from miniamp.cli.options import (
     within,
 )
 from miniamp.cli.outputs import kind_of, require_outputs, writing
-from miniamp.cli.run import State, from_start, opened, options_of
+from miniamp.cli.run import State, from_start, opened
 from miniamp.streams import StreamBatch, open_stream
 from miniamp.streams.sources import is_read_once
 
@@ -74,7 +74,7 @@ def predict(model: ModelFile, source: Source, **given: Any) -> None:
         missing=missing.value,
         unknown=str(given["unknown"] or ("warn" if is_read_once(source) else "error")),
         keep=listed(given["keep"] or ""),
-        **reading_options(options_of(given)),
+        **reading_options(given),
         **as_learned,
     )
     count = 0

@@ -15,7 +15,7 @@ import numpy as np
 
 import miniamp
 from miniamp import checks
-from miniamp.cli.options import LISTS, Options, column, hashed_of, listed, pairs, reading_options
+from miniamp.cli.options import Options, column, hashed_of, pairs, reading_options
 from miniamp.cli.tasks import E, LearningTask
 from miniamp.streams import Schema, Stream, StreamBatch, open_stream
 from miniamp.streams.sources import files_of, is_read_once
@@ -26,17 +26,11 @@ if TYPE_CHECKING:
 #: What `batch.state()` gives, or a run that was saved.
 State: TypeAlias = Mapping[str, Any]
 
-#: Bytes of the first file that tell one source from another. A file may grow at its end, or be
+#: Bytes of the first file by which sources are compared. A file may grow at its end, or be
 #: corrected in rows that were not read yet, and is still the same.
 COMPARED = 4096
 #: Rows that are looked at to choose the size of a batch, and rows per batch from a pipe.
 SAMPLE, PIPE_ROWS = 1024, 1000
-#: Options without a say in the result.
-FILES = frozenset(
-    ["source", "checkpoint", "every", "new_rows", "output", "model", "report", "as_json", "watch"]
-)
-#: Options that are as good as left out: those of older checkpoints.
-DEFAULTS = {"header": True, "on_conflict": "adapt", "decimal": "point"}
 #: Options that decide when to stop, and may be others when a run is resumed.
 LIMITS = ("idle_seconds", "rows")
 
@@ -99,7 +93,7 @@ class Run(Generic[E]):
             return self.task.batch_rows
         if is_read_once(self.source):
             return PIPE_ROWS
-        # A look only: what is wrong with the rows is reported when they are read in earnest.
+        # Warnings about the rows are shown when they are read again to be learned.
         self.batch_rows = SAMPLE
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -222,31 +216,11 @@ class Run(Generic[E]):
         )
 
 
-def options_of(given: Mapping[str, object]) -> Options:
-    """The options of a command line that decide about its result; those left out are not there.
-
-    Examples
-    --------
-    >>> options_of({"source": "a.csv", "columns": "a,b", "header": True, "format_": None})
-    {'columns': ['a', 'b']}
-    """
-    chosen: Options = {}
-    for name, value in given.items():
-        if value is None or name in FILES or DEFAULTS.get(name) == value:
-            continue
-        if name in LISTS:
-            value = listed(str(value))
-        elif isinstance(value, str):
-            value = str(value).replace("\t", "	")
-        chosen[name.rstrip("_")] = value
-    return chosen
-
-
 def opened(path: Path) -> tuple[Estimator, State | None]:
     """The estimator of a file, and what the command line wrote beside it, if it did.
 
-    A model of the command line learned from arrays and comes without names: the stream cares for
-    those.
+    A model of the command line comes without the names of its features, as it learns from arrays:
+    the state of its stream has them.
     """
     if path.is_dir():
         raise checks.refuse(f"{path}", "a folder", "a file", "add the name of the model")

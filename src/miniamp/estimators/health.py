@@ -196,8 +196,8 @@ def _conflicts(history: History) -> Iterator[Finding]:
             f"A batch contradicts what was learned before: {found[0]['message']}{more}.",
             "Check these rows. "
             + ("The noise may be larger than the one given: try {noise=learn}. " if given else "")
-            + "If the stream has changed, use {forget=auto}; {on_conflict=skip} leaves such "
-            "batches out.",
+            + "If the stream has changed, use {forget=auto}"
+            + ("." if found[0]["kind"] == "skipped" else "; {on_conflict=skip} leaves it out."),
         )
 
 

@@ -295,7 +295,7 @@ def _belief_of(cls: type[Posterior], fields: Fields) -> Posterior:
     if saved.B.shape != new.tilt.B.shape:
         raise ValueError(f"a tilt that is not one of {new.size} coefficients")
     new.__dict__.update({name: value for name, value in fields.items() if name != "prior"})
-    # A field whose default is nan says nothing before the first batch.
+    # A field whose default is nan has no value before the first batch.
     known = {n: v for n, v in fields.items() if getattr(cls, n, None) == getattr(cls, n, None)}
     require_sound(cls.__name__, known)
     shapes = {"products": (new.size, new.size), "linear": (new.size,)}

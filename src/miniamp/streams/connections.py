@@ -19,7 +19,7 @@ from miniamp import checks
 from miniamp.streams.formats.arrow import arrow_piece
 from miniamp.streams.formats.base import refuse_too_many
 from miniamp.streams.formats.json_lines import json_object
-from miniamp.streams.in_hand import record_pieces
+from miniamp.streams.in_memory import record_pieces
 from miniamp.streams.pieces import Mark, Piece, Source, rows_per_piece, skip_rows
 from miniamp.streams.schema import absent
 
@@ -41,7 +41,7 @@ Reader: TypeAlias = Callable[[int], Iterable[Entry]]
 
 
 class Connection(Source):
-    """A source with an address, which knows by a mark of its own how far it was read.
+    """A source with an address; a mark of its own records how far it was read.
 
     The mark is a dict of plain values: the last key of a table, the last identifier of a stream,
     the next offset of each partition. A batch's `state` has it, so that a checkpoint keeps the
@@ -98,9 +98,9 @@ class LiveConnection(Connection):
     address : str
         scheme://host:port/name.
     idle_seconds : float, optional
-        Stop when no row has come for so long; by default wait for ever.
+        Stop when no row has come for this long; by default wait for ever.
     rows : int, optional
-        Stop after so many rows, those before a resume included.
+        Stop after this number of rows, those before a resume included.
     """
 
     options = ("idle_seconds", "rows")

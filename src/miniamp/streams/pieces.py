@@ -177,7 +177,7 @@ class Source(ABC):
         """The rows from number `start` on; of a table, at least these columns."""
 
     def count(self) -> int | None:
-        """How many rows it has, if it can tell without reading them."""
+        """How many rows it has, if that is known without reading them."""
         return None
 
     def resume(self, position: int, mark: Mark | None) -> None:

@@ -19,7 +19,7 @@ from miniamp.streams import formats as format_kinds
 from miniamp.streams.connections import Connection
 from miniamp.streams.formats import Format
 from miniamp.streams.formats.base import InputFile, StandardInput, Targets, ending_of
-from miniamp.streams.in_hand import ArraySource, FrameSource, IterableSource, is_frame
+from miniamp.streams.in_memory import ArraySource, FrameSource, IterableSource, is_frame
 from miniamp.streams.pieces import Piece, Source, too_short
 
 
@@ -48,7 +48,7 @@ def connections() -> dict[str, type[Connection]]:
 
 
 def connection_of(given: object) -> type[Connection] | None:
-    """The kind of source that has such an address; None for a file, or data in hand.
+    """The kind of source that has such an address; None for a file, or data in memory.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def source_of(
         paths = [path for name in names for path in find_files(name)]
         return _files(paths, Targets(y, target if isinstance(target, str) else None), options)
     for name in options:
-        raise checks.refuse(name, "an option for files", "none for data in hand", "leave it out")
+        raise checks.refuse(name, "an option for files", "none for data in memory", "leave it out")
     if isinstance(given, tuple) and len(given) == 2 and _is_matrix(given[0]):
         given, y = given
     if is_frame(given):
@@ -131,7 +131,7 @@ class FileSequence(Source):
         return None if None in rows else sum(n or 0 for n in rows)
 
     def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
-        """Files before the row `start` are skipped if they tell their size."""
+        """Files before the row `start` are skipped if their sizes are known."""
         left = start
         for source in self._sources:
             rows = source.count() if left else None
@@ -298,6 +298,6 @@ def recognised(file: InputFile) -> type[Format]:
     raise checks.refuse(
         file.name,
         f"content that is {content}",
-        f"{named.format}, as its name says" if named else f"one of {', '.join(formats())}",
+        f"{named.format}, as its name suggests" if named else f"one of {', '.join(formats())}",
         "rename the file, or choose its {format}",
     )

@@ -90,7 +90,7 @@ class Stream:
 
     @property
     def rows(self) -> int | None:
-        """How many rows the source has, dropped ones included; None if it cannot tell."""
+        """How many rows the source has, dropped ones included; None if that is not known."""
         return self.source.count()
 
     def __iter__(self) -> Iterator[StreamBatch]:
@@ -100,7 +100,7 @@ class Stream:
         return batches if batches is not None else iter(())
 
     def _begin(self) -> None:
-        """Read the first batch and keep it for whoever iterates first."""
+        """Read the first batch and keep it for the first iteration."""
         if self._begun is not None:
             return
         if self._used and not self.source.rereadable:

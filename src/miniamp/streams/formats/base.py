@@ -82,7 +82,7 @@ class InputFile:
         return ending_of(self.path)
 
     def close(self) -> None:
-        """Close the file if nobody has read it yet."""
+        """Close the file if it has not been read yet."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
@@ -217,7 +217,7 @@ class Format(Source):
         return 3 * any(head.startswith(mark) for mark in cls.marks)
 
     def beside(self, files: Sequence[Format]) -> None:
-        """Take from all files of a folder what one alone does not tell, such as its width."""
+        """Use what only all files of a folder together show, such as the number of features."""
 
     def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
         with readable(self.name, self.format):

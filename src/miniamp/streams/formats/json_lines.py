@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 from miniamp import checks
 from miniamp.streams.formats.base import Format, is_text, line_blocks, refuse_too_many
-from miniamp.streams.in_hand import record_pieces
+from miniamp.streams.in_memory import record_pieces
 from miniamp.streams.pieces import Piece
 
 

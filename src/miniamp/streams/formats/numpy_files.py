@@ -26,7 +26,7 @@ from miniamp.streams.formats.base import (
     refuse_expansion,
     refuse_too_many,
 )
-from miniamp.streams.in_hand import ArraySource, targets_of
+from miniamp.streams.in_memory import ArraySource, targets_of
 from miniamp.streams.pieces import Cells, MatrixPiece, Piece, Source, rows_per_piece, too_short
 
 #: The arrays of a scipy sparse matrix in an NPZ file.

@@ -1,4 +1,4 @@
-"""The service described: its OpenAPI description, a page made from it, the model."""
+"""What the service reports about itself: its OpenAPI description, a page of it, the model."""
 
 from __future__ import annotations
 

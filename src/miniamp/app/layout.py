@@ -1,4 +1,4 @@
-"""What the pages have in common: style, colours of figures in light and dark, and a way to run."""
+"""The layout of the explorer: style, figures in light and dark colours, and its server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows in hand: arrays, data frames of any library, and iterables."""
+"""Rows in memory: arrays, data frames of any library, and iterables."""
 
 from __future__ import annotations
 
