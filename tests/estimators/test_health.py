@@ -399,8 +399,8 @@ def test_a_skipped_batch_is_not_advised_to_be_skipped():
     advice = {}
     for rule in ("adapt", "skip"):
         model, rng = MiniAMPRegressor(on_conflict=rule), np.random.default_rng(0)
-        for sign in (1.0, 1.0, -1.0):
-            X = rng.normal(size=(100, 3))
+        for sign in (1.0, 1.0, 1.0, 1.0, -1.0):
+            X = rng.normal(size=(100, 5))
             model.partial_fit(X, sign * X.sum(axis=1) + 0.1 * rng.normal(size=100))
         (advice[rule],) = (finding.action for finding in model.health_.findings)
     assert "{on_conflict=skip}" in advice["adapt"]

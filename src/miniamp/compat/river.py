@@ -70,22 +70,28 @@ class _Adapter(ABC):
     def _targets(self, labels: Sequence[Hashable]) -> Array:
         """Targets (M, K) as the channel takes them."""
 
-    def _add(self, x: Row, y: Hashable) -> None:
+    def _target(self, y: Hashable) -> Hashable:
+        """A target, checked."""
+        return y
+
+    def learn_one(self, x: GivenRow, y: Hashable) -> None:
+        """Learn from one row."""
+        row, target = _numbers(x), self._target(y)
         with all_or_nothing(self):
-            self._waiting = [*self._waiting, (x, y)]
+            self._waiting = [*self._waiting, (row, target)]
             if len(self._waiting) >= self.batch_size:
                 rows, labels = zip(*self._waiting, strict=True)
                 self._waiting = []
                 self._absorb(rows, labels)
 
-    def _add_many(self, X: pd.DataFrame, y: Sequence[Hashable]) -> None:
+    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
+        """Learn from the rows of a frame, as by `learn_one` one after the other."""
         columns, labels = list(X.columns), list(y)
-        table = [_numbers(dict(zip(columns, row, strict=True))) for row in X.to_numpy().tolist()]
-        if len(labels) != len(table):
-            raise checks.refuse("y", f"{len(labels)} values", f"{len(table)}", "one for each row")
+        if len(labels) != len(X):
+            raise checks.refuse("y", f"{len(labels)} values", f"{len(X)}", "one for each row")
         with all_or_nothing(self):
-            for row, label in zip(table, labels, strict=True):
-                self._add(row, label)
+            for row, label in zip(X.to_numpy().tolist(), labels, strict=True):
+                self.learn_one(dict(zip(columns, row, strict=True)), label)
 
     def _absorb(self, rows: Sequence[Row], labels: Sequence[Hashable]) -> None:
         new = sorted({name for row in rows for name in row} - self._names.keys(), key=str)
@@ -145,14 +151,6 @@ class RiverRegressor(_Adapter, base.MiniBatchRegressor):
     21
     """
 
-    def learn_one(self, x: GivenRow, y: float) -> None:
-        """Learn from one row."""
-        self._add(_numbers(x), _number("y", y))
-
-    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
-        """Learn from the rows of a frame, as by `learn_one` one after the other."""
-        self._add_many(X, [_number("y", value) for value in y])
-
     def predict_one(self, x: GivenRow) -> float:
         """Predicted mean for one row; the mean of y so far, or 0, before the first batch."""
         return float(self._means([x])[0])
@@ -169,6 +167,9 @@ class RiverRegressor(_Adapter, base.MiniBatchRegressor):
             return np.full(len(rows), np.mean(waiting) if waiting else 0.0)
         ((channel, omega, V, _),) = self._predictions(self._state, rows)
         return np.asarray(channel.predict(omega, V)[0])
+
+    def _target(self, y: Hashable) -> float:
+        return _number("y", y)
 
     @property
     def _estimator(self) -> MiniAMPRegressor:
@@ -210,14 +211,6 @@ class RiverClassifier(_Adapter, base.MiniBatchClassifier):
     @property
     def _multiclass(self) -> bool:
         return True
-
-    def learn_one(self, x: GivenRow, y: Hashable) -> None:
-        """Learn from one row."""
-        self._add(_numbers(x), y)
-
-    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
-        """Learn from the rows of a frame, as by `learn_one` one after the other."""
-        self._add_many(X, y)
 
     def predict_proba_one(  # type: ignore[override]  # labels of any type
         self, x: GivenRow, **kwargs: object

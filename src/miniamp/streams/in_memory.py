@@ -15,6 +15,7 @@ from miniamp.arrays import Given
 from miniamp.errors import InvalidTypeError
 from miniamp.streams.pieces import (
     CSR,
+    ArrowArray,
     Cells,
     MatrixPiece,
     Numbers,
@@ -179,21 +180,13 @@ class FrameSource(Source):
 
 
 def _series_cells(series: nw.Series[IntoSeries]) -> Cells:
-    """A column of a frame as a NumPy array: float64, objects, or a type that is refused later."""
-    narwhals = checks.needed("narwhals", "reading frames")
-    kind = series.dtype
-    if kind.is_numeric() or kind == narwhals.Boolean:
-        return series.cast(narwhals.Float64).to_numpy()
-    texts = (narwhals.String, narwhals.Categorical, narwhals.Enum, narwhals.Object)
-    if any(kind == text for text in texts):
+    """A column of a frame as an Arrow array, or as objects where they are of several types."""
+    if series.dtype == checks.needed("narwhals", "reading frames").Object:
         cells = np.empty(len(series), dtype=object)
         cells[:] = series.to_list()
         return cells
-    if kind == narwhals.Date or kind == narwhals.Datetime:
-        if getattr(kind, "time_zone", None) is not None:
-            series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        return series.to_numpy().astype("datetime64[us]")
-    return np.empty(len(series), dtype=np.dtype([(str(kind), "V1")]))
+    arrow: ArrowArray = series.to_arrow()
+    return arrow
 
 
 def record_pieces(
