@@ -194,7 +194,7 @@ def test_rows_in_random_order_resume_bit_for_bit(missing):
     given = np.concatenate([batch.y for batch in whole])
     expected = [r["y"] for r in rows if r["x"] is not None]
     assert sorted(given) == expected
-    assert np.array_equal(given, np.concatenate([b.numbers for b in whole]))
+    assert np.array_equal(given, np.concatenate([b.row_numbers for b in whole]))
     assert np.mean(np.diff(given) == 1) < 0.2
     assert max(given[:20]) < 25  # a window at a time
     for k, stop in enumerate(whole[:-1]):

@@ -115,7 +115,7 @@ def predictions(
     estimator: Any, batch: StreamBatch, level: float, *, numbered: bool
 ) -> dict[str, NDArray[np.generic]]:
     """The columns of the output for one batch; `numbered` ones begin with the rows' numbers."""
-    columns: dict[str, NDArray[np.generic]] = {"row": batch.numbers + 1} if numbered else {}
+    columns: dict[str, NDArray[np.generic]] = {"row": batch.row_numbers + 1} if numbered else {}
     columns |= batch.kept
     if not hasattr(estimator, "predict_proba"):
         mean, std = estimator.predict(batch.X, return_std=True)

@@ -98,7 +98,8 @@ class Prediction(LearningTask["Predictor"]):
         return max(1, min(max(total // FEW_BATCHES, LEAST_ROWS, 2 * features), most))
 
     def new_estimator(self, first: StreamBatch) -> Predictor:
-        task, y = self.options["task"], first.y if first.head is None else first.head
+        task = self.options["task"]
+        y = first.y if first.first_targets is None else first.first_targets
         if task == "auto":
             task = "classification" if _has_classes(y) else "regression"
             _ask_about_whole_numbers(y, task)
@@ -127,7 +128,7 @@ class Prediction(LearningTask["Predictor"]):
         if isinstance(estimator, miniamp.estimators.MiniAMPClassifier):
             y = labels_of(y)
             known = self._known_classes(
-                estimator, y if batch.head is None else labels_of(batch.head)
+                estimator, y if batch.first_targets is None else labels_of(batch.first_targets)
             )
             _require_classes(y, known, batch.position)
             given = {} if hasattr(estimator, "classes_") else {"classes": known}

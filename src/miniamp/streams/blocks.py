@@ -257,16 +257,16 @@ class StreamBatch:
         How the columns became features.
     means : tuple of two (N,) arrays, or None
         Counts and totals behind the running means, where missing values are filled by those.
-    numbers : (k,) array of int
-        The rows of the source that these are, counted from 0.
+    row_numbers : (k,) array of int
+        The number of each row in the source, counted from 0.
     kept : dict
         Columns that are carried along as text, (k,) objects each.
     mark : dict, optional
         What a source with an address resumes from: the last key, or the offsets.
-    begun : pair of int
-        Of rows in random order, those of the last window that were given out, and its rows; 0 if it
-        is at its end. The position is then the beginning of that window.
-    head : (m,) array or None
+    window : pair of int
+        With `shuffle`, how many rows of the latest window the batches have had so far, and how many
+        it has; (0, 0) at its end. The position is then the beginning of that window.
+    first_targets : (m,) array or None
         Of the first batch, the targets of all rows that the schema was made from: classes that come
         later in a sorted file are among them.
     """
@@ -276,11 +276,11 @@ class StreamBatch:
     position: int
     schema: Schema
     means: tuple[Array, Array] | None = None
-    numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    row_numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     kept: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
     mark: Mark | None = None
-    begun: tuple[int, int] = (0, 0)
-    head: NDArray[np.generic] | None = None
+    window: tuple[int, int] = (0, 0)
+    first_targets: NDArray[np.generic] | None = None
 
     @property
     def rows(self) -> int:
@@ -296,7 +296,7 @@ class StreamBatch:
         """All that `open_stream(..., resume=state)` needs to continue after this batch, exactly."""
         means = None if self.means is None else {"count": self.means[0], "total": self.means[1]}
         more: dict[str, object] = {} if self.mark is None else {"mark": self.mark}
-        more |= {"shuffle": list(self.begun)} if any(self.begun) else {}
+        more |= {"shuffle": list(self.window)} if any(self.window) else {}
         return {"position": self.position, "schema": self.schema.to_dict(), "means": means, **more}
 
     def __repr__(self) -> str:

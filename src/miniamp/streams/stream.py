@@ -150,12 +150,12 @@ class Stream:
             X = with_hashed(X, block, schema)
             y = block.y.astype(str) if block.y is not None and schema.labels else block.y
             means = None if mean is None else (mean.count, mean.total)
-            position, begun = int(block.numbers[-1]) + 1, (0, 0)
+            position, window = int(block.numbers[-1]) + 1, (0, 0)
             if order is not None:
-                position, begun = order.place(block.rows)
+                position, window = order.place(block.rows)
             mark = self.source.mark(position)
             yield StreamBatch(
-                X, y, position, schema, means, block.numbers, block.kept, mark, begun, targets
+                X, y, position, schema, means, block.numbers, block.kept, mark, window, targets
             )
             targets = None
 
