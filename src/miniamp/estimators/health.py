@@ -263,19 +263,22 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
     surprise, std = _pooled(recent, "surprise")
     last = recent[-1]
     numbers = last["task"] == "regression"
-    noise = last.get("noise_var", 0.0)
     given = numbers and not last["noise_learned"]
     limit = max(TOO_LARGE if given else TOO_SURE, 1.0 + SIGMAS * std)
     large = surprise > limit and all(e["surprise"] > 1.0 for e in recent)
     small = surprise < min(TOO_SMALL, 1.0 - SIGMAS * std)
     if given and (large or small):
+        says, about = "the channel", ""
+        if "noise_var" in last:
+            off = _pooled(recent, "error")[0] - float(np.mean(column(recent, "expected_error")))
+            about = f", or about {max(last['noise_var'] + off, 0.0):.2g}"
+            says = f"{{noise={last['noise_var']:.3g}}}"
         return [
             Finding(
                 "noise",
-                f"The noise is {'larger' if large else 'smaller'} than {{noise={noise:.3g}}} says: "
+                f"The noise is {'larger' if large else 'smaller'} than {says} says: "
                 f"squared residuals are {surprise:.2g} times the predicted ones.",
-                f"Use {{noise=learn}}, or about {_noise_seen(recent):.2g}"
-                + ("." if large else ": more can be learned."),
+                f"Use {{noise=learn}}{about}" + ("." if large else ": more can be learned."),
             )
         ]
     what = "squared residuals are" if numbers else "the Brier score is"
@@ -323,13 +326,6 @@ def _outliers(recent: list[Entry]) -> list[Finding]:
             "data.",
         )
     ]
-
-
-def _noise_seen(recent: list[Entry]) -> float:
-    """The variance of the noise that would explain the squared residuals."""
-    error = _pooled(recent, "error")[0]
-    expected = float(np.mean(column(recent, "expected_error")))
-    return max(error - expected + float(recent[-1].get("noise_var", 0.0)), 0.0)
 
 
 def _drift(recent: list[Entry], before: list[Entry]) -> list[Finding]:

@@ -16,6 +16,7 @@ from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.estimators.history import Entry
 from miniamp.estimators.rows import Matrix, require_shape
+from miniamp.evidence.base import expected_score
 from miniamp.learning import Model
 
 #: Level of the intervals whose coverage is recorded.
@@ -97,9 +98,9 @@ def score_numbers(Y: Array, predicted: list[RowPrediction]) -> Entry:
     """Scores of a regression: log-density, squared error, and calibration.
 
     `surprise` is the mean squared residual over its predicted value: 1, give or take
-    `surprise_std`, where the model is right. `calibration` counts the rows whose y fell in each
-    twentieth of its predictive distribution: equally many where the model is right. Of several
-    targets the log-densities and counts add up, and errors are averaged.
+    `surprise_std`, where the model is right (under heavy tails, of the log-density's fall).
+    `calibration` counts the rows whose y fell in each twentieth of its predictive distribution:
+    equally many where the model is right. Targets' log-densities and counts add up.
     """
     scores = [_score_target(y, one) for y, one in zip(Y.T, predicted, strict=True)]
     if len(scores) == 1:
@@ -128,10 +129,17 @@ def _score_target(y: Array, predicted: RowPrediction) -> Entry:
     # Outliers are improbable under the model's own noise, which may have heavy tails.
     fall = channel.log_partition(mean, omega, V) - density
     ratio = square / var
-    # Of Gaussian noise the squared residuals' own variance is known; heavier tails show theirs.
-    gaussian = (np.abs(2.0 * fall - ratio) <= 1e-8 + 1e-3 * ratio).all()
+    # Of Gaussian noise the squared residuals' own variance is known; others show theirs.
+    gaussian, surprises = channel.gaussian_noise() is not None, ratio
     spread = 2.0 if gaussian else max(2.0, float(ratio.var()))
-    each = np.stack([density + _heavier(ratio, df), square, var, ratio, inside])
+    if channel.shift_invariant and not gaussian:
+        # Squared residuals of heavy tails have no variance, and their mean hangs on rare rows.
+        middle = np.argsort(V)[[len(V) // 2]]
+        one, z, v = channel.at(middle), omega[middle], V[middle]
+        average, variance = expected_score(one, z, v)
+        usual = one.log_partition(z, z, v) - average
+        surprises, spread = fall / usual, float(variance[0] / usual[0] ** 2)
+    each = np.stack([density + _heavier(ratio, df), square, var, surprises, inside])
     score, error, expected, surprise, coverage = each.mean(axis=1).tolist()
     return {
         "task": "regression",

@@ -19,13 +19,12 @@ from miniamp.evidence.base import (
     BLIND,
     UNMOVED,
     DrawnRows,
+    MemoryT,
     blind,
     check_columns,
-    checked_damping,
     power,
     ratio,
     relative_change,
-    tilt_evidence,
 )
 from miniamp.info import Stop
 from miniamp.kernel import flat
@@ -113,7 +112,8 @@ class Batch(DrawnRows[Past | None]):
         rng: Given = 0,
     ) -> None:
         super().__init__(Phi, y, channel)
-        self.damping, self.rng = checked_damping(damping), rng
+        self.damping = checks.number("damping", damping, least=0.0, most=0.999)  # 1 never moves
+        self.rng = rng
         self.given_start = _checked_start(start, self.design.shape[1])
 
     def start(self, belief: Posterior) -> tuple[Moments, None]:
@@ -315,3 +315,11 @@ def _between(old: Moments, new: Moments, share: float) -> Moments:
     """A step of `share` from old to new."""
     mean, var = (share * n + (1.0 - share) * o for n, o in zip(new, old, strict=True))
     return Moments(mean, var)
+
+
+def tilt_evidence(belief: Posterior, step: Step[Tilt, Moments, MemoryT]) -> float:
+    """Minus the relative entropy of the coefficients after `step` from the belief before it."""
+    before, tilt, (x, v) = belief.total, step.tilt, step.estimate
+    after = before + tilt
+    each = belief.prior.log_partition(after.A, after.B) + 0.5 * tilt.A * (v + np.square(x))
+    return float(np.sum(each - tilt.B * x - belief.prior.log_partition(before.A, before.B)))

@@ -16,6 +16,7 @@ from miniamp.channels.base import Channel
 from miniamp.designs import Design
 from miniamp.evidence.auto import SolverChoice, choose
 from miniamp.evidence.base import PLAUSIBLE, DrawnRows, check_columns
+from miniamp.evidence.linear import NO_TILT
 from miniamp.info import Adaptation
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Information, Tilt
@@ -115,7 +116,6 @@ class Round(NamedTuple):
 
 
 ExactStep = Step[Tilt, Moments, Round]
-NO_TILT = Tilt(np.zeros(()), np.zeros(()))
 
 
 class ExactBatch(DrawnRows[Round]):

@@ -13,7 +13,7 @@ from miniamp import checks
 from miniamp.absorb import Step, WholeEvidence
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
-from miniamp.evidence.base import checked_channel, checked_damping
+from miniamp.evidence.base import checked_channel
 from miniamp.evidence.batch import CAREFUL_DAMPING
 from miniamp.evidence.factor_scores import STARTS, features_of, scores_of
 from miniamp.posterior import Posterior
@@ -135,7 +135,7 @@ class FactorBatch(WholeEvidence):
         self.scale = checks.number("scale", scale, above=0.0)
         self.scores = scores_of(Y, checked_channel(channel), self.scale)
         self.given_start = _checked_start(start, (self.scores.shape[1], prior_v.dim))
-        self.damping = checked_damping(damping)
+        self.damping = checks.number("damping", damping, least=0.0, most=0.999)  # 1 never moves
         self.mean_field = bool(mean_field)
         self.rng = rng
         #: The latest log-evidence: both the belief and the report of a batch have it.

@@ -41,6 +41,8 @@ QUIETEST = 1e-12
 FAINTEST = 1e-8
 #: The least variance of a row, in units of its noise: that of rounding.
 ROUNDING = 1e-14
+#: Of rows that say nothing of single coefficients.
+NO_TILT = Tilt(np.zeros(()), np.zeros(()))
 #: Newton steps to the common scale, each of at most this factor.
 STEPS, FACTOR = 20, 3.0
 
@@ -82,20 +84,18 @@ class RowSites(NamedTuple):
     def matched(self, omega: Array, V: Array, g: Array, curvature: Array) -> RowSites:
         """The sites with which z ~ N(omega, V) gets the mean and variance that the channel gives.
 
-        Rows whose channel would widen z (a curvature that is not positive) keep the site they had.
+        A row whose channel would widen z, such as an outlier far from all others under heavy tails,
+        has the faintest site: with the one it had before, it would keep what it said when nothing
+        was known yet. Rows that are known beyond rounding keep theirs.
         """
         rest = 1.0 - V * curvature
-        sound = (curvature >= 0.0) & (rest > 0.0)
+        sound = rest > 0.0
         precision = np.clip(
             np.where(sound, curvature / np.where(sound, rest, 1.0), self.precision),
             FAINTEST / V,
             1.0 / (QUIETEST * V),
         )
         return RowSites(precision, np.where(sound, g + precision * (omega + V * g), self.linear))
-
-    def towards(self, other: RowSites, step: float) -> RowSites:
-        """A step in natural parameters, which keeps precisions positive."""
-        return RowSites(*((1.0 - step) * a + step * b for a, b in zip(self, other, strict=True)))
 
     def mismatch(self, other: RowSites, omega: Array, V: Array) -> float:
         """How far z ~ N(omega, V) is from that with the other sites, in its standard deviations."""

@@ -13,7 +13,8 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.channels.gaussian import NOISE_FLOOR, Gaussian
 from miniamp.designs.sequential import Columns, private
-from miniamp.evidence.base import DrawnRows, check_columns, relative_change, tilt_evidence
+from miniamp.evidence.base import DrawnRows, check_columns, relative_change
+from miniamp.evidence.batch import tilt_evidence
 from miniamp.info import Adaptation
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt

@@ -24,6 +24,7 @@ from miniamp.evidence.compress import Stack, StackSolution
 from miniamp.evidence.dual import Dual, DualSolution
 from miniamp.evidence.linear import (
     FAINTEST,
+    NO_TILT,
     QUIETEST,
     TINY,
     Answer,
@@ -70,11 +71,6 @@ WIDER = 2.0
 RISEN, RUN_AWAY = 10.0, 1e4
 #: Rows with fewer stored entries than this share are solved as they are, not as a dense matrix.
 SPARSE = 0.25
-#: A variance in units of a row's noise, at which the constant factor of a Gaussian row is taken.
-#: Any is exact where there is noise; without noise a large one does not see the floor in its place.
-WIDE = 1e6
-#: Sites that agree this well under two different beliefs are taken as the same under all.
-SAME = 1e-6
 
 
 class RobustState(NamedTuple):
@@ -177,8 +173,7 @@ class RobustBatch(DrawnRows[RobustState]):
         try:
             step = self._refined(belief, estimate, memory)
         except np.linalg.LinAlgError:  # beyond working precision: absorb reports it by name
-            nothing = Tilt(np.zeros(()), np.zeros(()))
-            return Step(nothing, estimate, memory, change=np.nan, health=np.nan, solver="robust")
+            return Step(NO_TILT, estimate, memory, change=np.nan, health=np.nan, solver="robust")
         if not memory.blind:
             return step
         return step._replace(estimate=estimate, change=0.0, solved=False, ended=True, reason=BLIND)
@@ -194,9 +189,12 @@ class RobustBatch(DrawnRows[RobustState]):
         z = solution.scores
         precision, root = solution.rows.precision, np.sqrt(solution.rows.precision)
         target = solution.rows.linear / root
-        omega, V = (z, WIDE / precision) if state.fixed else solution.left_out()
-        spread, off = 1.0 + precision * V, np.square(target - root * omega)
-        rows = self.channel.log_partition(self.y, omega, V) + 0.5 * (np.log(spread) + off / spread)
+        rows = 0.5 * np.log(precision / (2.0 * np.pi))
+        if not state.fixed:
+            omega, V = solution.left_out()
+            spread, off = 1.0 + precision * V, np.square(target - root * omega)
+            rows = self.channel.log_partition(self.y, omega, V)
+            rows = rows + 0.5 * (np.log(spread) + off / spread)
         volume = solution.log_det + float(np.sum(np.square(target - root * z))) + solution.misfit
         mass = float(np.sum(rows)) + self._repeated() - 0.5 * volume
         if state.exact:
@@ -259,12 +257,12 @@ class RobustBatch(DrawnRows[RobustState]):
         ended = state.iterations + 1 >= LONGEST
         size = STEP if state.iterations < CAREFUL_FROM else CAREFUL_STEP
         size = size if state.iterations else 1.0
-        rows = rows if state.fixed else state.rows.towards(rows, size)
+        if not state.fixed:
+            rows = RowSites(*Sites(*state.rows).towards(Sites(*rows), size)[:2])
         if state.exact and residual >= ROWS_ENOUGH and not ended:
             # Only the rows' sites have to settle: no coefficient is looked at meanwhile.
             then = seen._replace(rows=rows)
-            nothing = Tilt(np.zeros(()), np.zeros(()))
-            return Step(nothing, estimate, then, residual, figure, solver="robust")
+            return Step(NO_TILT, estimate, then, residual, figure, solver="robust")
         if state.exact:
             new, sites = Moments(now.mean, now.var), state.sites
         else:
@@ -330,24 +328,18 @@ def solves_on_rows(design: Design) -> bool:
 def first_sites(
     channel: Channel, y: Array, omega: Array, V: Array, left: float = 1.0
 ) -> tuple[RowSites, bool]:
-    """The sites of rows z ~ N(omega, V), and whether they are the same under any other belief.
+    """The sites of rows z ~ N(omega, V), and whether they are the same under any belief.
 
     Those that are not are taken where the rows together leave this part of V: each as if it were
     alone would be too bold by far where all share a direction, such as that of a wide intercept.
     """
-    here, there = (channel.output(y, o, v) for o, v in ((omega, V), (omega + np.sqrt(V), 2.0 * V)))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        # The noise of a Gaussian site: 1/curvature less what was not known before.
-        one, other = 1.0 / here[1] - V, 1.0 / there[1] - 2.0 * V
-        same = np.abs(one - other) <= SAME * np.abs(one) + QUIETEST * V
-    if not same.all():
+    noise = channel.gaussian_noise()
+    if noise is None:
         V = left * V
         start = RowSites(FAINTEST / V, FAINTEST / V * omega)
         return start.matched(omega, V, *channel.output(y, omega, V)), False
-    # Where there is noise, nothing is subtracted at V = 0, and the site is exact to the last digit.
-    quiet = one <= QUIETEST * V
-    g, curvature = channel.output(y, omega, np.where(quiet, QUIETEST * V, 0.0))
-    return RowSites(curvature, curvature * omega + g), True
+    precision = 1.0 / np.maximum(noise, QUIETEST * V)
+    return RowSites(precision, precision * y), True
 
 
 def _accepted(belief: Posterior, step: RobustStep) -> RobustStep:
