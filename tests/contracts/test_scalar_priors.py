@@ -309,7 +309,8 @@ def test_per_coordinate_hyper_parameters_equal_a_loop_of_scalars(name: str) -> N
         for each in (prior, alone):
             mean, var = each.moments(A[:, i], B[:, i])
             np.testing.assert_allclose(logs[:, i], each.log_partition(A[:, i], B[:, i]), rtol=1e-14)
-            np.testing.assert_allclose(means[:, i], mean, rtol=1e-14)
+            # A mean near zero is known relative to the width, where it comes from a quadrature.
+            assert np.all(np.abs(means[:, i] - mean) <= 1e-14 * (np.abs(mean) + np.sqrt(var)))
             np.testing.assert_allclose(variances[:, i], var, rtol=1e-14)
     assert together.sample(rng).shape == (3,)
     assert together.fitted(A[0], B[0]) == together
