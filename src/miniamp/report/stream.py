@@ -24,16 +24,11 @@ SOUND, SIGMAS = 0.25, 3.0
 #: classifier reach 1e-3, and nothing else could be read beside them.
 LOWEST, HIGHEST = 0.05, 50.0
 #: What the health of each task compares, and what makes it bad.
+CORRELATED, DISTANCE = "correlated features under the AMP solver", "The mean squared distance of"
 CAUSES = {
-    "regression": (
-        "The mean squared residual",
-        "correlated features under the AMP solver, a wrong noise",
-    ),
-    "classification": ("The Brier score", "correlated features under the AMP solver"),
-    "clustering": (
-        "The mean squared distance of samples from their centres",
-        "too few clusters, a wrong noise",
-    ),
+    "regression": ("The mean squared residual", f"{CORRELATED}, a wrong noise"),
+    "classification": ("The Brier score", CORRELATED),
+    "clustering": (f"{DISTANCE} samples from their centres", "too few clusters, a wrong noise"),
 }
 #: What the columns of a history are called in plain words.
 NAMES = {
@@ -113,12 +108,9 @@ def _pair(forecast: Given) -> tuple[Array, Array]:
     except (TypeError, ValueError):
         rows = errors = np.zeros((0, 0))
     if rows.ndim != 1 or rows.shape != errors.shape:
-        raise checks.refuse(
-            "forecast",
-            f"{forecast!r:.40}",
-            "a pair (rows, errors) of equally long sequences of numbers",
-            "leave it out: the theory's own curve is drawn without it",
-        )
+        expected = "a pair (rows, errors) of equally long sequences of numbers"
+        remedy = "leave it out: the theory's own curve is drawn without it"
+        raise checks.refuse("forecast", f"{forecast!r:.40}", expected, remedy)
     return rows, errors
 
 
@@ -154,21 +146,16 @@ def plot_health(facts: Facts) -> Chart:
     >>> plot_health(model).get_ylabel()
     'observed / expected'
     """
-    unseen = "squared error, unseen rows"
-    if facts.task == "classification":
-        unseen = "Brier score, unseen rows"
-    several = facts.task == "classification" and len(facts.groups) > 1
+    labels = facts.task == "classification"
+    unseen = "Brier score, unseen rows" if labels else "squared error, unseen rows"
+    several = labels and len(facts.groups) > 1
     fitted = "squared residuals, fitted rows" + (", worst class" if several else "")
-    named = [(unseen, "surprise"), (fitted, "health")]
-    if facts.task == "classification" and facts.has("surprise"):
+    named = {unseen: "surprise", fitted: "health"}
+    if labels and facts.has("surprise"):
         # Labels that are as good as certain make the residuals of fitted rows small, whatever the
         # model: that curve shows nothing, and hid the other one.
-        named = named[:1]
-    drawn = [
-        Series(name, facts.rows, np.clip(facts.column(column), LOWEST, HIGHEST))
-        for name, column in named
-        if facts.has(column)
-    ]
+        del named[fitted]
+    drawn = [replace(s, y=np.clip(s.y, LOWEST, HIGHEST)) for s in _by_rows(facts, **named)]
     low, high = sound_band(facts)
     top = max(high, *(float(np.nanmax(series.y)) for series in drawn))
     what, cause = CAUSES[facts.task]
@@ -205,14 +192,10 @@ def plot_variance(facts: Facts) -> Chart:
     >>> plot_variance(model).get_ylabel()
     'mean posterior variance'
     """
-    named = (("posterior", "mean_variance"), ("theory", "theory_variance"))
-    drawn = [Series(name, facts.rows, facts.column(c)) for name, c in named if facts.has(c)]
+    drawn = _by_rows(facts, posterior="mean_variance", theory="theory_variance")
     if not drawn:
-        raise nothing(
-            "no variances in its history",
-            "a fitted MiniAMPRegressor or MiniAMPClassifier",
-            "use plot_health for a clusterer",
-        )
+        expected = "a fitted MiniAMPRegressor or MiniAMPClassifier"
+        raise nothing("no variances in its history", expected, "use plot_health for a clusterer")
     words = "Mean posterior variance of the coefficients of standardised features. " + (
         "Theory predicts it for independent features."
         if len(drawn) > 1
@@ -271,14 +254,10 @@ def forgetting(facts: Facts) -> Chart:
 @on_page(86)
 def discarded(facts: Facts) -> Chart:
     """What batches add about the coefficients, and what is lost between them, by theory."""
-    named = (("added", "theory_gained"), ("discarded", "theory_discarded"))
-    if facts.single or not all(facts.has(column) for _, column in named):
-        raise nothing(
-            "no information by theory in its history",
-            "two batches of independent features at least",
-            "use {solver=amp}",
-        )
-    drawn = [Series(name, facts.rows, facts.column(column)) for name, column in named]
+    drawn = _by_rows(facts, added="theory_gained", discarded="theory_discarded")
+    if facts.single or len(drawn) < 2:
+        expected = "two batches of independent features at least"
+        raise nothing("no information by theory in its history", expected, "use {solver=amp}")
     gained, lost = (float(np.nansum(series.y)) for series in drawn)
     words = (
         "Nats of information about the coefficients that each batch adds, and what is discarded "
@@ -287,6 +266,12 @@ def discarded(facts: Facts) -> Chart:
     )
     y = Axis("nats per batch", [series.y for series in drawn])
     return Chart("Information by batch", words.rstrip(), Axis(_seen(facts)), y, drawn)
+
+
+def _by_rows(facts: Facts, **columns: str) -> list[Series]:
+    """Columns of the history against rows seen, those that there are."""
+    named = columns.items()
+    return [Series(name, facts.rows, facts.column(c)) for name, c in named if facts.has(c)]
 
 
 def _seen(facts: Facts) -> str:
