@@ -86,10 +86,6 @@ class Table:
         values = [row.get(name, "") for row in self.rows]
         return np.array([float(v) if v not in ("", None) else np.nan for v in values])
 
-    def words(self, name: str) -> list[str]:
-        """A column as text."""
-        return [str(row.get(name, "")) for row in self.rows]
-
     def where(self, **wanted: str | float) -> Table:
         """The rows whose columns have these values; numbers are compared as numbers."""
         return Table(row for row in self.rows if _fits(row, wanted))
