@@ -158,7 +158,8 @@ def test_wild_scales_and_means_need_no_standardising():
             errors.append(np.sqrt(np.mean(np.square(model.forecast(rows)[0] - y))))
         model, _ = absorb(model, learning.Learn(rows, y))
     assert errors[-1] < 0.15
-    own, intercept = frame.coefficients(model.mean)
+    own = model.mean[:-1] / frame.scale
+    intercept = model.mean[-1] - own @ frame.centre
     np.testing.assert_allclose(own * scale, truth, atol=0.1)
     assert intercept == pytest.approx(1000.0, abs=0.5)
 
@@ -264,7 +265,8 @@ def test_units_follow_all_rows_and_the_belief_with_them(rng, kind):
     # A column of sparse rows that is new has one entry of the others' size besides its own.
     np.testing.assert_allclose(frame.scale, power, rtol=1e-7 if kind is np.asarray else 0.6)
     np.testing.assert_array_equal(frame.counted, counted)
-    own, intercept = frame.coefficients(belief.mean)
+    own = belief.mean[:-1] / frame.scale
+    intercept = belief.mean[-1] - own @ frame.centre
     np.testing.assert_allclose(own, 1.0, atol=1e-3)
     assert intercept == pytest.approx(0.0, abs=1e-3)
 
@@ -490,3 +492,16 @@ def test_guessed_variances_have_the_largest_evidence_of_the_rows(intercept):
     best = log_evidence(noise, var)
     for a, b in ((1.2, 1.0), (1 / 1.2, 1.0), (1.0, 1.2), (1.0, 1 / 1.2), (1.3, 1.3)):
         assert log_evidence(a * noise, b * var) < best
+
+
+def test_framed_rows_share_no_memory_while_somebody_has_them(rng):
+    first, second = rng.normal(size=(2, 50, 4))
+    frame = evidence.Frame.of(first)
+    kept = frame.rows(first)
+    before = kept.copy()
+    others = [frame.rows(second)[10:20] for _ in range(3)]
+    np.testing.assert_array_equal(kept, before)
+    for other in others:
+        np.testing.assert_array_equal(other, others[0])
+    new, framed = frame.framing(second, intercept=True)
+    np.testing.assert_array_equal(framed, new.rows(second))

@@ -276,7 +276,7 @@ class Posterior:
     def mean_variance(self) -> float:
         """Mean over the coefficients of their variances; of many, an unbiased estimate."""
         if self.information is not None:
-            return self.information.variance_sum(np.ones(self.size))[0] / self.size
+            return self.information.variance_sum(np.ones(self.size)) / self.size
         A, same = self.total.A, self.prior.is_gaussian and self.prior.shape == ()
         if "moments" in self.__dict__ or not same or np.ndim(A) == 0:
             return float(np.mean(self.moments.var))

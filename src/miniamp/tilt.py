@@ -5,6 +5,7 @@ The tilt exp(-A x^2/2 + B x) is two natural parameters that add.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -26,11 +27,11 @@ ROUNDED = 1e7 * np.finfo(np.float64).eps
 #: stands out by the number of rows.
 POWER_STEPS = 3
 #: Up to so many coefficients their variances are added up; of more the sum is estimated from random
-#: vectors, at least so many and one for so many coefficients. That costs a fifth of the inverse of
-#: the factor, and the error of a sum between 0 and N stays below 3 whatever N. It may be this part
-#: of the standard deviation of what it is used for: the noise of n rows is known as if n were
-#: uncertain by sqrt(2 n).
-FEW, PROBES, PER_PROBE, PRECISE = 256, 32, 16, 0.25
+#: vectors, so many, or where these are not enough one for so many coefficients. That costs a fifth
+#: of the inverse of the factor, and the error of a sum between 0 and N stays below 3 whatever N. It
+#: may be this part of the standard deviation of what it is used for, which adds 5 % to it: the
+#: noise of n rows is known as if n were uncertain by sqrt(2 n).
+FEW, PROBES, PER_PROBE, PRECISE = 256, 32, 16, 1.0 / 3.0
 #: Rows whose variances are computed at once: as many columns are held.
 BLOCK = 4096
 #: Pivots this far from where rounding shows need no closer look.
@@ -170,9 +171,10 @@ class JointSolution:
 
     def stretched(self, factor: Array) -> JointSolution:
         """That of factor * x."""
-        log_det = self.log_det - 2.0 * float(np.sum(np.log(factor)))
-        unit = factor * self.unit
-        return JointSolution(factor * self.mean, self.lower, log_det, unit, self.inverse)
+        log_det = self.log_det - 2.0 * float(np.log(factor).sum())
+        known = self.__dict__ if np.ndim(self.unit) == 0 else {}  # the inverse, if it was needed
+        inverse, unit = known.get("root", self.inverse), factor * self.unit
+        return JointSolution(factor * self.mean, self.lower, log_det, unit, inverse)
 
 
 @lru_cache(maxsize=2)
@@ -228,14 +230,14 @@ class Information:
         S = self.S * unit
         S *= unit[:, None]
         sums = S, self.b * unit, self.square, self.count, self.noise
-        new = Information(*sums, self.precision / f**2, self.linear / f)
+        new = Information(*sums, self.precision * (unit * unit), self.linear * unit)
         new.__dict__["solution"] = self.solution.stretched(f)
         return new
 
     @cached_property
     def solution(self) -> JointSolution:
         """The posterior: one Cholesky factorisation."""
-        diagonal = np.diagonal(self.S) / self.noise + self.precision
+        diagonal = self.S.diagonal() / self.noise + self.precision
 
         def precision() -> Array:
             K = self.S / self.noise
@@ -244,8 +246,8 @@ class Information:
 
         lower = cholesky(precision(), precision)
         found = JointSolution.of(lower, self.b / self.noise + self.linear)
-        pivots = float(np.max(diagonal / np.square(np.diagonal(lower))))
-        least = min(float(np.sum(diagonal / self.precision)), FAR * len(diagonal) * pivots)
+        pivots = float((diagonal / np.square(lower.diagonal())).max())
+        least = min(float((diagonal / self.precision).sum()), FAR * len(diagonal) * pivots)
         if ROUNDED * least > 1.0:
             # The least known direction in units of the products: Cholesky's error is relative to
             # these, so that features that were never seen do not count.
@@ -281,32 +283,38 @@ class Information:
         mean, var = self.solution.mean, self.solution.var
         return Tilt(np.maximum(1.0 / var - self.precision, 0.0), mean / var - self.linear)
 
-    def variance_sum(self, weights: Array) -> tuple[float, float]:
-        """Sum of the variances with these weights (N,), and its standard error: 0 for few.
+    def variance_sum(self, weights: Array) -> float:
+        """Sum of the variances with these weights (N,); of many coefficients an estimate.
 
         For random signs u and D = diag(precision), u sqrt(D) C sqrt(D) u is D C's trace on average,
         and each of its terms the share of a coefficient.
         """
         if len(weights) <= FEW:
-            return float(weights @ self.solution.var), 0.0
-        each = (weights / self.precision) @ self._shares
-        return float(each.mean()), float(each.std() / np.sqrt(len(each)))
+            return float(weights @ self.solution.var)
+        return float(np.mean((weights / self.precision) @ self._shares))
 
     @cached_property
     def _shares(self) -> Array:
-        signs = np.sqrt(self.precision)[:, None] * _signs(len(self.precision))
-        shares = self.solution.times(signs)
-        shares *= signs
-        return shares
+        """The terms for each coefficient and vector u, (N, k): a few vectors where these do."""
+        signs = np.sqrt(self.precision)[:, None] * _signs(len(self.b))
+        few, more = signs[:, :PROBES], signs[:, PROBES:]
+        found = few * self.solution.times(few)
+        if more.size and not self._precise(found.sum(axis=0)):
+            found = np.hstack([found, more * self.solution.times(more)])
+        return found
+
+    def _precise(self, sums: Array) -> bool:
+        """Whether the mean of these sums tells the number of determined coefficients."""
+        left, error = float(sums.mean()), float(sums.std()) / math.sqrt(len(sums))
+        least = min(len(self.b) - left, self.count - len(self.b) + left)
+        return error < PRECISE * math.sqrt(2.0 * max(least, 0.0))
 
     @cached_property
     def determined(self) -> float:
         """The number of coefficients that the rows determine, up to `PRECISE`."""
-        left, error = self.variance_sum(self.precision)
-        least = min(len(self.b) - left, self.count - len(self.b) + left)
-        if error and not error < PRECISE * np.sqrt(2.0 * max(least, 0.0)):
-            left = float(self.precision @ self.solution.var)
-        return len(self.b) - left
+        if len(self.b) > FEW and self._precise(self._shares.sum(axis=0)):
+            return len(self.b) - self.variance_sum(self.precision)
+        return len(self.b) - float(self.precision @ self.solution.var)
 
     @property
     def free(self) -> float:
@@ -350,7 +358,7 @@ def cholesky(K: Array, again: Callable[[], Array] | None = None) -> Array:
             K = K if again is None else again()
             np.fill_diagonal(K, diagonal * (1.0 + jitter * len(K)))
         symmetric = K if K.flags.f_contiguous else K.T
-        small = len(K) <= PANEL
+        small = len(K) <= FEW
         lower, failed = linalg.lapack.dpotrf(
             symmetric, lower=1, clean=small, overwrite_a=again is not None
         )
@@ -380,4 +388,4 @@ def solved(lower: Array, columns: Array) -> Array:
 
 def log_det(lower: Array) -> float:
     """Log-determinant of the matrix with this Cholesky factor."""
-    return 2.0 * float(np.sum(np.log(np.diagonal(lower))))
+    return 2.0 * float(np.log(lower.diagonal()).sum())

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from miniamp import Posterior, Tilt, priors
+from miniamp.tilt import Information
 
 
 def random_tilt(rng, N, scalar=False):
@@ -57,3 +58,28 @@ def test_order_of_evidence_does_not_matter_to_a_belief(rng):
     np.testing.assert_array_equal(
         belief.tilted(one).tilted(two).mean, belief.tilted(two).tilted(one).mean
     )
+
+
+@pytest.mark.parametrize("rows", [250, 1200])
+def test_the_number_of_determined_coefficients_is_estimated_well_enough(rng, rows):
+    # As well as the noise needs it: to a third of sqrt(2 n), three times that at the worst.
+    N = 600
+    Phi = rng.normal(size=(rows, N)) @ np.diag(np.geomspace(0.01, 1.0, N))
+    sums = Phi.T @ Phi, Phi.T @ rng.normal(size=rows), float(rows), float(rows)
+    seen = Information(*sums, 1.0, np.ones(N), np.zeros(N))
+    exact = float(np.trace(np.linalg.solve(seen.S + np.eye(N), seen.S)))
+    spare = min(exact, rows - exact)
+    assert seen.determined == pytest.approx(exact, abs=np.sqrt(2.0 * spare))
+    assert seen.variance_sum(np.ones(N)) == pytest.approx(N - exact, abs=np.sqrt(2.0 * spare))
+
+
+def test_an_inverse_that_was_computed_goes_on_to_other_units(rng):
+    A = rng.normal(size=(30, 20))
+    sums = A.T @ A, A.T @ np.ones(30), 30.0, 30.0
+    seen = Information(*sums, 0.5, np.ones(20), np.zeros(20))
+    factor, fresh = rng.uniform(0.5, 2.0, size=20), dataclasses.replace(seen)
+    old = seen.solution.var
+    np.testing.assert_array_equal(
+        seen.stretched(factor).solution.var, fresh.stretched(factor).solution.var
+    )
+    np.testing.assert_allclose(seen.stretched(factor).solution.var, old * factor**2)

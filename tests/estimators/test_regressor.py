@@ -415,3 +415,20 @@ def test_automatic_batches_follow_the_schedule_of_the_theory(monkeypatch):
     equal = MiniAMPRegressor(batch_size=rows // 6, **given).fit(X, y)
     errors = [N * np.mean(np.square(m.coef_ - coef)) for m in (auto, equal)]
     assert errors[0] < 0.1 * errors[1]
+
+
+@pytest.mark.parametrize("features", [20, 80])
+def test_scores_of_many_features_are_those_of_a_sample_of_the_rows(features):
+    rng = np.random.default_rng(0)
+    model, coef = MiniAMPRegressor(), rng.normal(size=features)
+    for _ in range(4):
+        X = rng.normal(size=(600, features))
+        model.partial_fit(X, X @ coef + rng.normal(size=600))
+    entry = model.history_[-1]
+    scored = entry.get("scored", entry["rows"])
+    assert scored == (600 if features == 20 else 256)
+    assert sum(entry["calibration"]) == scored
+    # Squared residuals over their expected value, and the share in 90 % intervals.
+    assert entry["surprise"] == pytest.approx(1.0, abs=4.0 * np.sqrt(2.0 / scored))
+    assert entry["coverage"] == pytest.approx(0.9, abs=4.0 * np.sqrt(0.09 / scored))
+    assert entry["error_std"] == pytest.approx(entry["error"] * np.sqrt(2.0 / scored), rel=0.4)

@@ -14,14 +14,7 @@ from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.channels.gaussian import Gaussian
-from miniamp.designs.sequential import (
-    Columns,
-    KernelRows,
-    Responses,
-    Running,
-    Where,
-    one_by_one,
-)
+from miniamp.designs.sequential import Columns, KernelRows, Responses, Running, Where, one_by_one
 from miniamp.posterior import Prior
 
 #: Rows are swept in blocks of about this many bytes of float64: small enough to stay in the
@@ -289,23 +282,16 @@ class Averaged(Design):
         loop = self.inner.loop_rows()
         return None if loop is None else loop._replace(mean_square=self.mean_square)
 
-    # All but the sweep is the wrapped design's.
     forecast = _of_inner("forecast")
-    toarray = _of_inner("toarray")
-    times = _of_inner("times")
-    transposed_times = _of_inner("transposed_times")
-    squares_times = _of_inner("squares_times")
-    transposed_squares_times = _of_inner("transposed_squares_times")
-    gram = _of_inner("gram")
-    information = _of_inner("information")
-    column_variances = _of_inner("column_variances")
-    row_variances = _of_inner("row_variances")
-    used_columns = _of_inner("used_columns")
-    weighted = _of_inner("weighted")
-    held = _of_inner("held")
-    online = _of_inner("online")
-    columns = _of_inner("columns")
-    diagnosis = _of_inner("diagnosis")
+
+
+#: All but the sweep is the wrapped design's.
+for _name in (
+    *("toarray", "times", "transposed_times", "squares_times", "transposed_squares_times", "gram"),
+    *("information", "column_variances", "row_variances", "used_columns", "weighted", "held"),
+    *("online", "columns", "diagnosis"),
+):
+    setattr(Averaged, _name, _of_inner(_name))
 
 
 def as_design(Phi: object) -> Design:

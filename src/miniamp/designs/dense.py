@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
-from miniamp.designs.base import BLOCK_BYTES, Design, Sweep, row_blocks
+from miniamp.designs.base import BLOCK_BYTES, Design, Sweep, as_design, row_blocks
 from miniamp.designs.sequential import Columns, KernelRows, Where
 from miniamp.designs.swept import HeldColumns, Swept
 from miniamp.kernel import read_only
@@ -57,14 +58,6 @@ class Dense(Design):
     @classmethod
     def of(cls, Phi: object) -> Design | None:
         return cls(Phi)
-
-    @staticmethod
-    def trusted(Phi: Array) -> Dense:
-        """The design of an array that was made of checked ones."""
-        swept = Phi.size >= WORTH_COMPILING and _sweepable(Phi)
-        new = object.__new__(Fused if swept else Dense)
-        new.Phi, new.shape = Phi, (Phi.shape[0], Phi.shape[1])
-        return new
 
     def sandwich(
         self, x: Array, v: Array, y: Array, channel: Channel, memory: Array | None
@@ -222,6 +215,15 @@ class Fused(Swept, Dense):
 
     def _rows(self, part: slice) -> KernelRows:
         return (read_only(self.Phi)[part],)
+
+
+def trusted(rows: Array | sparse.csr_array) -> Design:
+    """The design of rows that were made of checked ones."""
+    if not isinstance(rows, np.ndarray):
+        return as_design(rows)
+    new = object.__new__(Fused if rows.size >= WORTH_COMPILING and _sweepable(rows) else Dense)
+    new.Phi, new.shape = rows, (rows.shape[0], rows.shape[1])
+    return new
 
 
 def _sweepable(Phi: NDArray[np.generic]) -> bool:

@@ -348,8 +348,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         blocks = zip(*(self._predictions(block) for block in blocks_of(X)), strict=True)
         return [
             RowPrediction(
-                parts[0].channel,
-                *(np.concatenate([part[k] for part in parts]) for k in (1, 2, 3)),
+                parts[0].channel, *(np.concatenate([part[k] for part in parts]) for k in (1, 2, 3))
             )
             for parts in blocks
         ]

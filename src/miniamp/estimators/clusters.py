@@ -17,14 +17,7 @@ from miniamp.absorb import Info, Stop, absorb
 from miniamp.arrays import Array, Given
 from miniamp.errors import ConflictError, ConflictWarning
 from miniamp.estimators.history import KEPT_BATCHES, ClusterEntry
-from miniamp.estimators.rows import (
-    Matrix,
-    entries,
-    matrix_of,
-    matrix_state,
-    require_shape,
-    stacked,
-)
+from miniamp.estimators.rows import Matrix, entries, matrix_of, matrix_state, require_shape, stacked
 from miniamp.estimators.saving import State
 from miniamp.estimators.settings import ClusterSettings
 from miniamp.evidence import FactorBatch, Factors

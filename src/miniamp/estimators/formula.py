@@ -43,11 +43,7 @@ TEMPLATE_ROWS = 100
 
 
 def from_formula(
-    formula: str,
-    data: Given = None,
-    *,
-    estimator: str = "auto",
-    **options: Any,
+    formula: str, data: Given = None, *, estimator: str = "auto", **options: Any
 ) -> FormulaRegressor | FormulaClassifier:
     """A model given by a formula, fitted to a data frame where one is given.
 

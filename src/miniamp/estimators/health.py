@@ -312,9 +312,9 @@ def _overall(history: History, r2: float | None) -> Iterator[Finding]:
 
 def _outliers(recent: list[Entry]) -> list[Finding]:
     """Rare errors far beyond the others: noise with heavier tails than a Gaussian's."""
-    count = sum(e.get("outliers", 0) for e in recent)
-    rows = sum(e["rows"] for e in recent)
-    sudden = any(e.get("outliers", 0) > MOST_OUTLIERS * max(e["rows"], 100) for e in recent)
+    scored = [(e.get("outliers", 0), e.get("scored", e["rows"])) for e in recent]
+    count, rows = (sum(each) for each in zip(*scored, strict=True))
+    sudden = any(n > MOST_OUTLIERS * max(among, 100) for n, among in scored)
     if sudden or count < MANY_OUTLIERS or count < OUTLIER_SHARE * rows:
         return []
     return [

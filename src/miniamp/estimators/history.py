@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypedDict, cast, overload
 
@@ -68,6 +69,7 @@ class Entry(TypedDict, total=False):
     solver_asked: str
     weighted: bool
     sampled: int
+    scored: int  #: number of rows with scores, where these are fewer than all
     conflicts: list[Conflict]
     theory_precision: float
     theory_variance: float
@@ -304,9 +306,9 @@ def learned_entry(
     if conflicts:
         entry["conflicts"] = conflicts
     evidence = float(sum(info.log_evidence for info in infos))
-    if np.isfinite(evidence):
+    if math.isfinite(evidence):
         # In the units of y: a density, which is smaller by the scale for each row.
-        volume = sum(float(np.log(scale)) for _, scale in units)
+        volume = sum(math.log(scale) for _, scale in units)
         entry["log_evidence"] = evidence - rows * volume
     return entry
 
@@ -324,7 +326,7 @@ def conflict_entry(done: Adaptation, centre: float, scale: float) -> Conflict:
 
 def outcome(infos: list[Info]) -> Entry:
     """How a batch was absorbed, for all targets together; the worst where they differ."""
-    worst = max(infos, key=lambda info: abs(np.log(max(info.health, 1e-300))))
+    worst = max(infos, key=lambda info: abs(math.log(max(info.health, 1e-300))))
     return {
         "iterations": max(info.iterations for info in infos),
         "converged": all(info.converged for info in infos),

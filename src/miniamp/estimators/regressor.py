@@ -90,8 +90,8 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
         Rows absorbed so far.
     history_ : list of dict
         One entry per batch, the latest 10,000: rows, iterations, solver, score and error of the
-        predictions before learning, mean variance, hyper-parameters, conflicts. Rows of small
-        batches are absorbed in groups of 32, which have one entry together.
+        predictions before learning (of 256 rows of a large batch), mean variance, hyper-parameters,
+        conflicts. Rows of small batches are absorbed in groups of 32, which have one entry.
     log_evidence_ : float
         Log-density of all y so far, each batch given those before it; nan where unknown.
     health_ : HealthReport

@@ -14,11 +14,17 @@ from scipy.special import gammaln, log_ndtr, logit, ndtr, ndtri, stdtr, stdtrit
 
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
+from miniamp.designs import Design
+from miniamp.designs.dense import trusted
 from miniamp.estimators.history import Entry
 from miniamp.estimators.rows import Matrix, require_shape
 from miniamp.evidence.base import expected_score
 from miniamp.learning import Model
+from miniamp.posterior import Posterior
 
+#: Of larger batches so many rows are scored where the variance of a prediction takes N^2 operations
+#: of more than so many coefficients: as much time as learning. Health looks at 200 rows or more.
+SCORED, NARROW = 256, 64
 #: Level of the intervals whose coverage is recorded.
 LEVEL = 0.9
 #: Residuals of more standard deviations than this are outliers: six in a million if Gaussian.
@@ -90,6 +96,14 @@ class RowPrediction(NamedTuple):
         return found
 
 
+def scored_rows(belief: Posterior, design: Design, Y: Array, seed: int) -> tuple[Design, Array]:
+    """The rows whose predictions by such a belief are scored, and their targets: all, or some."""
+    if belief.information is None or belief.size <= NARROW or len(Y) <= SCORED:
+        return design, Y
+    some = np.random.default_rng(seed).choice(len(Y), SCORED, replace=False)
+    return trusted(design.toarray()[some]), Y[some]
+
+
 #: Scores of a batch, from its targets (M, K) and the predictions of each.
 Scorer: TypeAlias = Callable[[Array, list[RowPrediction]], Entry]
 
@@ -124,13 +138,12 @@ def _score_target(y: Array, predicted: RowPrediction) -> Entry:
     mean, var = channel.predict(omega, V)
     var = np.maximum(var, np.finfo(np.float64).tiny)
     square = np.square(y - mean)
-    inside = square <= np.square(predicted.quantile(0.5 + LEVEL / 2.0)) * var
-    density = channel.log_partition(y, omega, V)
-    # Outliers are improbable under the model's own noise, which may have heavy tails.
-    fall = channel.log_partition(mean, omega, V) - density
     ratio = square / var
-    # Of Gaussian noise the squared residuals' own variance is known; others show theirs.
+    density = channel.log_partition(y, omega, V)
+    # Outliers are improbable under the model's own noise, which may have heavy tails. Of Gaussian
+    # noise the squared residuals' own variance is known; others show theirs.
     gaussian, surprises = channel.gaussian_noise() is not None, ratio
+    fall = 0.5 * ratio if gaussian else channel.log_partition(mean, omega, V) - density
     spread = 2.0 if gaussian else max(2.0, float(ratio.var()))
     if channel.shift_invariant and not gaussian:
         # Squared residuals of heavy tails have no variance, and their mean hangs on rare rows.
@@ -139,13 +152,14 @@ def _score_target(y: Array, predicted: RowPrediction) -> Entry:
         average, variance = expected_score(one, z, v)
         usual = one.log_partition(z, z, v) - average
         surprises, spread = fall / usual, float(variance[0] / usual[0] ** 2)
-    each = np.stack([density + _heavier(ratio, df), square, var, surprises, inside])
-    score, error, expected, surprise, coverage = each.mean(axis=1).tolist()
+    inside = ratio <= np.square(predicted.quantile(0.5 + LEVEL / 2.0))
+    each = np.array([density + _heavier(ratio, df), square, var, surprises, inside, square**2])
+    score, error, expected, surprise, coverage, fourth = (each.sum(axis=1) / len(y)).tolist()
     return {
         "task": "regression",
         "score": score,
         "error": error,
-        "error_std": float(square.std()) / math.sqrt(len(y)),
+        "error_std": math.sqrt(max(fourth - error**2, 0.0) / len(y)),
         "expected_error": expected,
         "surprise": surprise,
         "surprise_std": math.sqrt(spread / len(y)),
@@ -334,15 +348,13 @@ class Tally:
         if predicted[0].channel.predicts_probabilities:
             truth = Y.argmax(axis=1) if Y.shape[1] > 1 else (Y[:, 0] > 0.0).astype(np.int64)
             return self.with_labels(truth, class_probabilities(predicted))
-        mean = np.column_stack([one.channel.predict(one.omega, one.V)[0] for one in predicted])
+        mean = np.array([one.channel.predict(one.omega, one.V)[0] for one in predicted]).T
         y, mean = (((v - centre) / scale).ravel() for v in (Y, mean))
         place, residual = _places(mean, VALUE_BINS, WIDEST_VALUE), y - mean
-        residuals = self.residuals.copy()
-        residuals[:, 0] += np.bincount(place, minlength=VALUE_BINS)
-        residuals[:, 1] += np.bincount(place, residual, VALUE_BINS)
-        residuals[:, 2] += np.bincount(place, np.square(residual), VALUE_BINS)
+        sums = (None, residual, residual * residual)
+        new = np.array([np.bincount(place, weights, VALUE_BINS) for weights in sums]).T
         targets = self.targets + np.array([len(y), y.sum(), y @ y])
-        return replace(self, targets=targets, residuals=residuals)
+        return replace(self, targets=targets, residuals=self.residuals + new)
 
     def with_labels(self, truth: NDArray[np.int64], probability: Array) -> Tally:
         """The tally with predictions of classes: true ones (M,) and probabilities (M, K)."""

@@ -13,8 +13,8 @@ from scipy.sparse import issparse
 
 from miniamp import checks
 from miniamp.arrays import Array
-from miniamp.designs import Design, as_design
-from miniamp.designs.dense import Dense
+from miniamp.designs import Design
+from miniamp.designs.dense import trusted
 from miniamp.errors import ConflictError
 from miniamp.estimators import candidates, targets
 from miniamp.estimators.candidates import Candidate
@@ -22,7 +22,7 @@ from miniamp.estimators.health import findings
 from miniamp.estimators.history import Entry, History, Typical, learned_entry, prior_of
 from miniamp.estimators.rows import GROUP, MOST_WAITING, Matrix, Rows, require_shape
 from miniamp.estimators.saving import State
-from miniamp.estimators.scoring import RowPrediction, Tally
+from miniamp.estimators.scoring import RowPrediction, Tally, scored_rows
 from miniamp.estimators.settings import ModelSettings
 from miniamp.evidence import Frame
 from miniamp.learning import Model
@@ -135,23 +135,22 @@ class FitState:
 
     def _after(self, rows: Rows) -> FitState:
         """The state that has learned from these rows."""
-        rows = rows.normalised()
+        rows, intercept = rows.normalised(), self.settings.intercept
         if self.frame is None:
             frame = self.settings.first_frame(rows.X)
+            framed = frame.rows(rows.X, intercept=intercept, checked=True)
             start = self._started(frame, rows.Y, rows.weights, sparse=issparse(rows.X))
         else:
             # Units follow the rows where the prior is learned.
-            known = self.frame
-            scaling = self.settings.scaling
-            frame = known.following(rows.X, checked=True) if scaling else known.seeing(rows.X)
-            factor = self.frame.stretch(frame, intercept=self.settings.intercept)
+            follow, known = self.settings.scaling, self.frame
+            frame, framed = known.framing(rows.X, intercept, follow)
+            factor = known.stretch(frame, intercept=intercept)
             start = self.mapped(
                 lambda m: replace(m, posterior=m.posterior.stretched(factor)),
                 frame=frame,
                 waiting=None,
             )
-        design, tally = start._design(rows.X), self.tally.seeing(rows.X)
-        return start._learned(design, rows, tally)
+        return start._learned(trusted(framed), rows, self.tally.seeing(rows.X))
 
     def mapped(self, change: Callable[[Model], Model], **parts: object) -> FitState:
         """The state whose models are changed, those of other candidates too, and these parts."""
@@ -180,12 +179,10 @@ class FitState:
         """The state before any row, in units that suit the first ones."""
         centre, scale = self.settings.target_units(Y, weights)
         start = replace(self, frame=frame, waiting=None, y_centre=centre, y_scale=scale)
-        standardised = start._standardised(Y).T
+        standardised, sizes = start._standardised(Y).T, (self.features, sparse, Y.shape[1])
 
         def models(settings: ModelSettings) -> tuple[Model, ...]:
-            first = functools.partial(
-                settings.first_belief, self.features, sparse, len(standardised)
-            )
+            first = functools.partial(settings.first_belief, *sizes)
             own = [
                 Model(first(y), settings.channel.in_units(1.0 / unit))
                 for y, (_, unit) in zip(standardised, start.target_units, strict=True)
@@ -216,13 +213,14 @@ class FitState:
         Its entry has the scores of predictions that were made beforehand, whichever candidate is
         the best thereafter.
         """
-        trials = [self._tried(design, rows)]
+        scored = scored_rows(self.models[0].posterior, design, rows.Y, self.rows)
+        trials = [self._tried(design, rows, scored)]
         for one in self.others:
             try:
-                trials.append(self._led_by([one])._tried(design, rows, one.score))
+                trials.append(self._led_by([one])._tried(design, rows, scored, one.score))
             except (ConflictError, np.linalg.LinAlgError):  # only with on_conflict="raise"
                 continue
-        each, best = [trials[0].candidate], trials[0]
+        best, each = trials[0], [trials[0].candidate]
         if self.others or self.settings.auto_forget:
             found = [(trial.candidate, trial.entry) for trial in trials]
             each = candidates.compared(self.settings, found, self.targets)
@@ -231,15 +229,20 @@ class FitState:
         if len(each) > 1:
             entry["weight"] = candidates.weight(each)
         if trials[0].predicted:
-            tally = tally.scored(rows.Y, trials[0].predicted, self.y_centre, self.y_scale)
+            tally = tally.scored(scored[1], trials[0].predicted, self.y_centre, self.y_scale)
         history = self.history.appended(entry, best.typical)
         entry["found"] = [finding.kind for finding in findings(history)]
         return self._led_by(each, rows=entry["rows_seen"], history=history, tally=tally)
 
-    def _tried(self, design: Design, rows: Rows, score: float = 0.0) -> Trial:
+    def _tried(
+        self, design: Design, rows: Rows, scored: tuple[Design, Array], score: float = 0.0
+    ) -> Trial:
         """What the models of this state become with these rows, and the entry of the batch."""
-        predicted = targets.predictions(self.models, design, self.target_units) if self.rows else []
-        scores = self.settings.score(rows.Y, predicted) if predicted else {}
+        some, seen = scored
+        predicted = targets.predictions(self.models, some, self.target_units) if self.rows else []
+        scores = self.settings.score(seen, predicted) if predicted else {}
+        if len(seen) < len(rows):
+            scores["scored"] = len(seen)
         Y, count = self._standardised(rows.Y), rows.count
         weight = len(rows) if rows.weights is None else float(np.sum(rows.weights))
         learned, infos = targets.absorbed(self.models, self.settings, design, Y, rows)
@@ -271,13 +274,9 @@ class FitState:
             forget = rows.kept(self.settings.forget, self.settings.auto_forget)
             first, unit = not self.history, self.target_units[0][1]
             typical = Typical.of(learned[0], infos[0], design, forget, first, unit)
-        name, factor = self.settings.prior_name, self.settings.forget
-        candidate = Candidate(name, factor, score, tuple(learned))
+        chosen = self.settings.prior_name, self.settings.forget
+        candidate = Candidate(*chosen, score, tuple(learned))
         return Trial(candidate, entry, typical, scores, predicted)
-
-    def _design(self, X: Matrix) -> Design:
-        framed = self.units.rows(X, intercept=self.settings.intercept, checked=True)
-        return as_design(framed) if issparse(framed) else Dense.trusted(framed)
 
     # What can be asked.
 
@@ -295,7 +294,8 @@ class FitState:
 
     def predictions(self, X: Matrix) -> list[RowPrediction]:
         """Predictions for new rows, one per target."""
-        return targets.predictions(self.models, self._design(X), self.target_units)
+        framed = self.units.rows(X, intercept=self.settings.intercept, checked=True)
+        return targets.predictions(self.models, trusted(framed), self.target_units)
 
     @property
     def rows_seen(self) -> int:

@@ -103,7 +103,7 @@ def _one_target(
     products: dict[bytes, Array] | None,
 ) -> tuple[Model, Info]:
     """The model of one target after the batch; as it was where the batch is skipped."""
-    varied = bool(np.any(y != y[0])) or model.batches > 0
+    varied = model.batches > 0 or bool(np.any(y != y[0]))
     prior, noise = settings.learn_prior and varied, settings.learn_noise and varied
     stop, on_conflict, own = settings.stop, settings.on_conflict, prior_of(model)
     # The sign of a feature is arbitrary: coefficients are centred on zero.

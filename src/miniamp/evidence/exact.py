@@ -15,7 +15,7 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import Design
 from miniamp.evidence.auto import SolverChoice, choose
-from miniamp.evidence.base import PLAUSIBLE, DrawnRows, check_columns
+from miniamp.evidence.base import BEYOND, MEDIAN, PLAUSIBLE, DrawnRows, check_columns
 from miniamp.evidence.linear import NO_TILT
 from miniamp.info import Adaptation
 from miniamp.posterior import Moments, Posterior
@@ -267,9 +267,11 @@ class ExactBatch(DrawnRows[Round]):
         if not np.isfinite(step.change):
             return None
         seen = step.memory.seen
-        away = np.abs(self.y - self.design.times(step.estimate.mean)) * np.sqrt(step.memory.weights)
-        if sound and self.weights is None and away.max() < PLAUSIBLE * np.sqrt(seen.noise):
-            return None  # as most batches: no row can be an outlier
+        away = np.abs(self.y - self.design.times(step.estimate.mean))
+        away *= np.sqrt(step.memory.weights / seen.noise)
+        plain, worst = sound and not self.heavy and self.weights is None, away.max()
+        if plain and (worst < PLAUSIBLE or worst < BEYOND * min(1.0, np.median(away) / MEDIAN)):
+            return None  # as most batches: no row is an outlier
         now = self.with_channel(self.plain.with_noise(seen.noise))
         better = DrawnRows.adapted(now, belief, step, sound=sound)
         return None if better is None else (better[0].with_channel(self.plain), better[1])
@@ -298,7 +300,7 @@ class ExactBatch(DrawnRows[Round]):
         """
         kinds = self.channel.unweighted(), self.channel
         unit, own = (np.asarray(kind.gaussian_noise()) for kind in kinds)
-        if own.ndim == 0:
+        if own.ndim == 0:  # most batches: their products are known without weights
             return float(own), np.ones(self.rows), float(self.rows)
         noise = float(np.exp(np.mean(np.log(unit)))) if unit.size > 1 else float(unit)
         count = float(np.sum(np.broadcast_to(unit / own, self.y.shape)))
@@ -361,7 +363,7 @@ class ExactBatch(DrawnRows[Round]):
         """A step of the logarithms of noise and width, and how many rows tell of each."""
         seen = memory.seen
         free = max(seen.free, TINY)
-        used = max(float(shared.sum()) - seen.variance_sum(own)[0], TINY)
+        used = max(float(shared.sum()) - seen.variance_sum(own), TINY)
         signal = float(np.sum(np.diagonal(seen.S)[shared] / own[shared])) / seen.count
         share = signal / (signal + seen.noise)
         noise = seen.residual / seen.noise + share

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -75,13 +76,13 @@ class Frame:
         new = self.scale == 0.0
         if not new.any():
             return self
-        sparse = scipy.sparse.issparse(Phi)
-        part: Any = scipy.sparse.csc_array(Phi)[:, new] if sparse else checked_matrix(Phi)[:, new]
-        part = part.astype(np.float64)
+        sparse, every = scipy.sparse.issparse(Phi), bool(new.all())
+        part: Any = scipy.sparse.csc_array(Phi) if sparse else checked_matrix(Phi)
+        part = (part if every else part[:, new]).astype(np.float64, copy=False)
         rows = part.shape[0]
         filled = np.asarray((part != 0.0).sum(axis=0)).ravel()
-        power = np.asarray(part.multiply(part).sum(axis=0) if sparse else np.square(part).sum(0))
-        power = power.ravel() / np.maximum(filled, 1)
+        power = part.multiply(part).sum(axis=0) if sparse else np.einsum("ij,ij->j", part, part)
+        power = np.asarray(power).ravel() / np.maximum(filled, 1)
         mean = np.asarray(part.mean(axis=0)).ravel()
         mostly_zero = sparse | (filled <= 0.5 * rows)
         centre, scale, started = self.centre.copy(), self.scale.copy(), self.started.copy()
@@ -91,32 +92,55 @@ class Frame:
         if sparse:
             scale[new] = np.sqrt(power)
         else:
-            spread = np.sqrt(np.mean(np.square(part - centre[new]), axis=0))
+            away = part - centre[new]
+            spread = np.sqrt(np.einsum("ij,ij->j", away, away) / rows)
             scale[new] = np.where(mostly_zero, np.sqrt(power), spread)
         # A column that is constant up to rounding has not varied.
         scale[new] = np.where(scale[new] > CONSTANT * np.abs(centre[new]), scale[new], 0.0)
         started[new] = True
         return replace(self, centre=centre, scale=scale, started=started)
 
-    def following(self, Phi: Given, *, checked: bool = False) -> Frame:
+    def following(self, Phi: Given) -> Frame:
         """The frame whose units are the root mean squares of all rows so far, these among them.
 
         Those of sparse rows are of the stored entries alone: with zeros among them, a prior of one
         width would expect a word that occurs once in a million rows to matter as much in all as one
         in every second row. Centres stay where they were first. What was framed before is carried
-        over by `stretch`. `checked` rows are known to be finite floats.
+        over by `stretch`.
         """
         if scipy.sparse.issparse(Phi):
             return self._following_sparse(scipy.sparse.csr_array(Phi))
-        first, part = self.seeing(Phi), cast(Array, Phi) if checked else checked_matrix(Phi)
-        power = self.counted * np.square(self.scale)
-        for block in row_blocks(*part.shape):  # in the cache: a third of the time
-            away = part[block] - first.centre
-            power += np.einsum("ij,ij->j", away, away)
-        counted = self.counted + part.shape[0]
-        scale = np.sqrt(power / counted)
+        return self.framing(checked_matrix(Phi), intercept=False)[0]
+
+    def framing(self, Phi: Given, intercept: bool, follow: bool = True) -> tuple[Frame, Any]:
+        """The frame after checked rows, `following` or `seeing`, and the `rows` in it, at once."""
+        if scipy.sparse.issparse(Phi) or not follow:
+            frame = self.following(Phi) if follow else self.seeing(Phi)
+            return frame, frame.rows(Phi, intercept=intercept, checked=True)
+        first = self.seeing(Phi)
+        framed, power = first._centred(Phi, intercept, True)
+        counted = self.counted + len(framed)
+        scale = np.sqrt((self.counted * np.square(self.scale) + power) / counted)
         scale = np.where((scale > 0.0) & (first.scale > 0.0), scale, first.scale)
-        return Frame(first.centre, scale, first.started, counted)
+        frame = Frame(first.centre, scale, first.started, counted)
+        return frame, frame._in_units(framed)
+
+    def _centred(self, Phi: Given, intercept: bool, checked: bool) -> tuple[Array, Array]:
+        """Dense rows less the centres, with the intercept's ones, and the power of each feature."""
+        part = cast(Array, Phi) if checked else checked_matrix(Phi)
+        (rows, size), power = part.shape, np.zeros(part.shape[1])
+        framed = _room(rows, size + intercept)
+        for block in row_blocks(rows, size):  # in the cache: a third of the time
+            own = np.subtract(part[block], self.centre, out=framed[block, :size])
+            power += np.einsum("ij,ij->j", own, own)
+        framed[:, size:] = 1.0
+        return framed, power
+
+    def _in_units(self, framed: Array) -> Array:
+        """Centred rows in the units of this frame, in their place."""
+        unit = np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0.0)
+        framed[:, : len(unit)] *= unit
+        return framed
 
     def _following_sparse(self, Phi: scipy.sparse.csr_array) -> Frame:
         """Only features with an entry are looked at: most of a million have none."""
@@ -155,16 +179,7 @@ class Frame:
         self._check(Phi)
         if scipy.sparse.issparse(Phi):
             return self._sparse_rows(scipy.sparse.csr_array(Phi), intercept)
-        unit = np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0.0)
-        Phi = cast(Array, Phi) if checked else checked_matrix(Phi)
-        rows, size = Phi.shape
-        framed = np.empty((rows, size + intercept))
-        framed[:, size:] = 1.0
-        for block in row_blocks(rows, size):
-            own = framed[block, :size]
-            np.subtract(Phi[block], self.centre, out=own)
-            own *= unit
-        return framed
+        return self._in_units(self._centred(Phi, intercept, checked)[0])
 
     def _sparse_rows(self, Phi: scipy.sparse.csr_array, intercept: bool) -> scipy.sparse.csr_array:
         """The stored entries in their units, and a one at the end of each row.
@@ -187,12 +202,6 @@ class Frame:
         data[~ones], places[~ones] = entries, indices
         return scipy.sparse.csr_array((data, places, ends), shape=(M, N + 1))
 
-    def coefficients(self, x: Array) -> tuple[Array, float]:
-        """Coefficients (N,) and intercept in the features' own units, of framed ones (N + 1,)."""
-        unit = np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0.0)
-        own = x[:-1] * unit
-        return own, float(x[-1] - own @ self.centre)
-
     def _check(self, Phi: Given) -> None:
         shape = np.shape(cast(ArrayLike, Phi))
         if len(shape) != 2 or shape[1] != len(self.centre):
@@ -202,6 +211,22 @@ class Frame:
                 f"rows of {len(self.centre)} features",
                 "use the same columns in every batch",
             )
+
+
+#: Memory of framed rows that were learned from, and how many bytes of it are kept at most: the
+#: system hands out fresh memory page by page, which takes several times as long as the rows.
+_SPARE: dict[str, Array] = {}
+SPARE_BYTES = 1 << 25
+
+
+def _room(rows: int, columns: int) -> Array:
+    """An array (rows, columns) for any numbers, in memory that nobody refers to any more."""
+    size, kept = rows * columns, _SPARE.pop("rows", np.empty(0))  # no other thread has it then
+    if kept.size < size or sys.getrefcount(kept) > 2:  # this name, and the argument
+        kept = np.empty(size)
+    if kept.nbytes <= SPARE_BYTES:
+        _SPARE["rows"] = kept
+    return kept[:size].reshape(rows, columns)
 
 
 #: A standard deviation this small against the mean is that of rounding.

@@ -57,7 +57,7 @@ class Gaussian(MeanAndVariance):
 
     def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
         mean, var = gaussian_moments(self.mean, self.var, A, B)
-        return mean, np.broadcast_to(var, np.shape(mean))
+        return mean, var if var.shape == mean.shape else np.broadcast_to(var, mean.shape)
 
     def kernel(self, size: int) -> Kernel:
         from miniamp.priors import kernels  # only now: the compiler is slow to import
@@ -252,7 +252,9 @@ class WithIntercept(BasePrior):
 
     def _split(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Tilts, Tilts]:
         """(A, B) of all other coefficients, and of the intercept, which keeps its axis."""
-        A, B = np.broadcast_arrays(np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64))
+        A, B = np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64)
+        if A.shape != B.shape:
+            A, B = np.broadcast_arrays(A, B)
         k = self._place
         if k == -1:
             return (A[..., :-1], B[..., :-1]), (A[..., -1:], B[..., -1:])

@@ -150,11 +150,7 @@ def observation_entropy(output: OutputChannel) -> float:
 
 
 def fixed_points(
-    prior: Given,
-    channel: Given,
-    alpha: Given,
-    lam: Given = 0.0,
-    design: Spectrum | None = None,
+    prior: Given, channel: Given, alpha: Given, lam: Given = 0.0, design: Spectrum | None = None
 ) -> list[FixedPoint]:
     """Every fixed point of state evolution at alpha, from the largest error to the smallest.
 

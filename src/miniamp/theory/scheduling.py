@@ -17,12 +17,7 @@ from miniamp.channels.base import Channel
 from miniamp.theory.balance import Balance
 from miniamp.theory.curves import Curve, text_table
 from miniamp.theory.law import ConvergedBatch, Law
-from miniamp.theory.limits import (
-    checked_target,
-    precision_for,
-    smallest_batch,
-    streamed,
-)
+from miniamp.theory.limits import checked_target, precision_for, smallest_batch, streamed
 from miniamp.theory.scalar import checked_prior
 from miniamp.theory.spectrum import Spectrum
 
