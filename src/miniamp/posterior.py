@@ -281,7 +281,7 @@ class Posterior:
         if "moments" in self.__dict__ or not same or np.ndim(A) == 0:
             return float(np.mean(self.moments.var))
         # Most of many coefficients may be as the prior says, all with the same variance.
-        known = np.flatnonzero(A)
+        known = np.flatnonzero(A != 0.0)  # of a mask: a fifth of the time
         var = self.at(np.append(np.argmin(A), known)).moments.var
         return float(np.sum(var[1:]) + (self.size - len(known)) * var[0]) / self.size
 

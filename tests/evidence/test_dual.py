@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tracemalloc
 
 import numpy as np
@@ -163,3 +165,25 @@ def test_rows_that_alone_show_a_sparse_coefficient_are_no_outliers(seed):
     model = MiniAMPRegressor("sparse", random_state=0).fit(X, y)
     assert 1.0 - np.sum(np.square(model.coef_ - x)) / np.sum(np.square(x)) > 0.98
     assert "conflicts" not in model.history_[-1]
+
+
+def test_sparse_rows_are_learned_without_the_compiler():
+    """It takes a second to load, in which 5000 rows of 50 entries can be learned."""
+    code = """
+import sys
+import numpy as np
+from scipy import sparse
+from miniamp.estimators import MiniAMPClassifier
+
+rng, p = np.random.default_rng(0), 10_000
+columns = np.exp(rng.random((1000, 50)) * np.log(p)).astype(np.int64)
+X = sparse.csr_array((np.ones(50_000), columns.ravel(), 50 * np.arange(1001)), shape=(1000, p))
+y = np.where(X @ rng.normal(size=p) > 0.0, 1, -1)
+model = MiniAMPClassifier()
+for k in (0, 500):
+    model.partial_fit(X[k : k + 500], y[k : k + 500], classes=[-1, 1])
+model.predict_proba(X)
+print("numba" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -315,3 +315,18 @@ def test_labels_on_an_information_matrix_equal_those_on_remembered_rows(rows):
         assert np.allclose(kept.var, stacked.var, rtol=1e-3)
         assert other.log_evidence == pytest.approx(one.log_evidence, abs=1e-2)
         assert other.health == pytest.approx(one.health, rel=1e-2)
+
+
+@pytest.mark.parametrize("remembers", [False, True], ids=["information", "remembered rows"])
+def test_labels_of_a_later_batch_take_one_iteration(remembers):
+    """Their sites start from the means that all rows together give, N = 60, 6 batches of 50."""
+    rng, N = np.random.default_rng(4), 60
+    x, prior = rng.normal(size=N) / np.sqrt(N), priors.Gaussian(var=1.0 / N)
+    belief = Posterior(prior, N, memory=N) if remembers else evidence.InformationPosterior(prior, N)
+    made = []
+    for _ in range(6):
+        Phi = rng.normal(size=(50, N))
+        y = np.sign(Phi @ x + rng.normal(size=50))
+        belief, info = absorb(belief, evidence.RobustBatch(Phi, y, channels.Probit(var=1.0)))
+        made.append(info.iterations)
+    assert made[2:] == [1] * 4

@@ -140,12 +140,8 @@ def online(
     longest = np.uint32(0)
     for m in range(len(y)):
         longest = max(longest, ends[m + 1] - ends[m])
-    some_A, some_B, mean, var = (
-        np.empty(longest),
-        np.empty(longest),
-        np.empty(longest),
-        np.empty(longest),
-    )
+    held = np.empty((4, longest))
+    some_A, some_B, mean, var = held[0], held[1], held[2], held[3]
     some_parameters = parameters.copy() if len(parameters) == 1 else parameters[:longest].copy()
     for m in range(len(y)):
         here, n = slice(m, m + 1), ends[m + 1] - ends[m]
@@ -200,41 +196,3 @@ def descend(
         for k in range(ends[i], ends[i + 1]):
             residual[places[k]] -= step * entries[k]
         x[i], v[i] = mean[0], var[0]
-
-
-@compiled_in_order
-def gram(
-    entries: NDArray[np.floating],
-    places: NDArray[np.uint32],
-    ends: NDArray[np.uint32],
-    weights: Array,
-    products: Array,
-) -> None:
-    """products += Phi diag(weights) Phi', from compressed columns: pairs of entries in a column."""
-    for i in range(len(ends) - 1):
-        for k in range(ends[i], ends[i + 1]):
-            row, scaled = products[places[k]], weights[i] * entries[k]
-            for j in range(ends[i], k + 1):
-                row[places[j]] += scaled * entries[j]
-    for m in range(len(products)):
-        for n in range(m):
-            products[n, m] = products[m, n]
-
-
-@compiled_in_order
-def column_variances(
-    entries: NDArray[np.floating],
-    places: NDArray[np.uint32],
-    ends: NDArray[np.uint32],
-    K: Array,
-    out: Array,
-) -> None:
-    """out = diag(Phi' K Phi) for the upper triangle of a symmetric K, from compressed columns."""
-    for i in range(len(ends) - 1):
-        total = 0.0
-        for k in range(ends[i], ends[i + 1]):
-            row, along = K[places[k]], 0.0
-            for j in range(k + 1, ends[i + 1]):
-                along += row[places[j]] * entries[j]
-            total += entries[k] * (2.0 * along + row[places[k]] * entries[k])
-        out[i] = total

@@ -309,3 +309,9 @@ def moments_of(belief: Posterior, rows: Design, joint: Joint | None) -> tuple[Ar
         return rows.times(belief.mean), rows.row_variances(None, belief.var)
     # Rows that are known exactly have no variance, and its rounding may be below zero.
     return rows.times(joint.mean), np.maximum(rows.row_variances(joint.root, joint.D), 0.0)
+
+
+def covariance_times(sites: Sites, joint: Joint | None, x: Array) -> Array:
+    """The covariance of the coefficients times x, (N,), in the terms of `moments_of`."""
+    alone = x / sites.precision
+    return alone if joint is None else alone - (joint.root @ x) @ joint.root

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator, cg
 
 from miniamp.absorb import Step
 from miniamp.arrays import Array
-from miniamp.channels.base import Channel
 from miniamp.designs import Design
 from miniamp.evidence.base import (
     BLIND,
@@ -31,6 +32,7 @@ from miniamp.evidence.linear import (
     RowSites,
     RowSpectrum,
     Sites,
+    covariance_times,
     known,
     log_mass,
     match,
@@ -40,7 +42,7 @@ from miniamp.evidence.linear import (
 )
 from miniamp.evidence.row_scores import Scored, scores_of
 from miniamp.posterior import Moments, Posterior
-from miniamp.tilt import Tilt
+from miniamp.tilt import JointSolution, Tilt
 
 #: Rows with a Gaussian site each, what they are where sites differ by one factor only, and the
 #: Gaussian of all coefficients that they give: for any rows, for sparse ones, for kept products.
@@ -60,6 +62,9 @@ ENOUGH = 1e-4
 #: The same where only the sites of the rows have to settle, and no coefficient waits for another:
 #: log loss .251 on correlated rows as with 1e-3, which takes an iteration more per batch.
 ROWS_ENOUGH = 1e-2
+#: Sites of rows start from means that are solved up to this part, in so many steps at most; nearly
+#: all batches of labels but the first then take one iteration.
+FORESEEN, MOST_STEPS = 1e-2, 10
 #: So many iterations are a failure: one of 64 designs above took more, at an error that was fine.
 LONGEST = 400
 #: Coefficients get a scale each when one step that way makes the belief so much wider: some of them
@@ -149,6 +154,7 @@ class RobustBatch(DrawnRows[RobustState]):
             omega, V, sites = space.omega, space.V, Sites(*belief.gaussian())
             # Iterations are on the rows alone: variances of coefficients are not asked for.
             before = Moments(space.belief.centre, space.belief.site.var)
+            covariance = JointSolution.of(space.belief.lower, space.belief.linear).times
         else:
             base, remembered, past = belief.remembering(None), belief.remembered, None
             sites, exact, before = sites_of(base), base.prior.is_gaussian, belief.moments
@@ -156,13 +162,23 @@ class RobustBatch(DrawnRows[RobustState]):
                 past = known(belief, sites if exact else sites_of(belief))
             rows = self.design if self._dual(belief) else self._held
             omega, V = moments_of(belief, rows, past)
+            covariance = partial(covariance_times, sites, past)
             if remembered is not None and not exact:
                 # Relative scales are the prior's and the tilt's, the rest is what these rows said.
                 sites = match_in_common(base, remembered.field, sites)[1]
             volume = 0.0 if past is None else past.volume
         V = np.maximum(V, TINY)
-        left = min(1.0, belief.size / self.rows)  # of V, when so many rows have been seen
-        first, fixed = first_sites(self.channel, self.y, omega, V, left)
+        noise, fixed = self.channel.gaussian_noise(), True
+        if noise is not None:  # the same sites under any belief
+            precision = 1.0 / np.maximum(noise, QUIETEST * V)
+            first = RowSites(precision, precision * self.y)
+        else:
+            # With that part of V which so many rows leave: each as if it were alone would be too
+            # bold by far where all share a direction, such as that of a wide intercept.
+            left, fixed = min(1.0, belief.size / self.rows) * V, False
+            start = RowSites(FAINTEST / left, FAINTEST / left * omega)
+            first = start.matched(omega, left, *self.channel.output(self.y, omega, left))
+            first = self._foreseen(first, omega, left, covariance) if exact else first
         g, curvature = self.channel.output(self.y, omega, V)
         figure, unseen = health(g, curvature), blind(g, curvature, V)
         return before, RobustState(
@@ -217,6 +233,24 @@ class RobustBatch(DrawnRows[RobustState]):
 
     def cavity(self, step: RobustStep) -> tuple[Array, Array]:
         return _solution(step.memory).left_out()
+
+    def _foreseen(
+        self, rows: RowSites, omega: Array, V: Array, covariance: Callable[[Array], Array]
+    ) -> RowSites:
+        """The sites at the means that all rows together give, with V of each left by the others.
+
+        Means are cheap, by conjugate gradients on products with the covariance of the coefficients;
+        variances, which the others change less, take a factorisation.
+        """
+        (precision, linear), root, design = rows, np.sqrt(rows.precision), self.design
+        operator = LinearOperator(
+            (self.rows, self.rows),
+            lambda u: u + root * design.times(covariance(design.transposed_times(root * u))),
+            dtype=np.float64,
+        )
+        solved, _ = cg(operator, linear / root - root * omega, rtol=FORESEEN, maxiter=MOST_STEPS)
+        alone = (linear - root * solved * (1.0 + precision * V)) / precision
+        return rows.matched(alone, V, *self.channel.output(self.y, alone, V))
 
     def _linear(self, belief: Posterior, state: RobustState) -> Linear:
         """The linear step of the rows under their sites."""
@@ -323,23 +357,6 @@ def solves_on_rows(design: Design) -> bool:
     """Whether rows are solved as they are, by the M x M products of sparse rows."""
     M, N = design.shape
     return M < N and design.filled < SPARSE
-
-
-def first_sites(
-    channel: Channel, y: Array, omega: Array, V: Array, left: float = 1.0
-) -> tuple[RowSites, bool]:
-    """The sites of rows z ~ N(omega, V), and whether they are the same under any belief.
-
-    Those that are not are taken where the rows together leave this part of V: each as if it were
-    alone would be too bold by far where all share a direction, such as that of a wide intercept.
-    """
-    noise = channel.gaussian_noise()
-    if noise is None:
-        V = left * V
-        start = RowSites(FAINTEST / V, FAINTEST / V * omega)
-        return start.matched(omega, V, *channel.output(y, omega, V)), False
-    precision = 1.0 / np.maximum(noise, QUIETEST * V)
-    return RowSites(precision, precision * y), True
 
 
 def _accepted(belief: Posterior, step: RobustStep) -> RobustStep:

@@ -16,10 +16,7 @@ from miniamp.designs import Design
 from miniamp.evidence.information import FEW, InformationPosterior
 from miniamp.evidence.linear import ROUNDING, TINY, RowSites, Sites
 from miniamp.posterior import Posterior
-from miniamp.tilt import PANEL, Tilt, cholesky, log_det, solved
-
-#: Rows whose variances are computed at a time.
-BLOCK = 2048
+from miniamp.tilt import PANEL, JointSolution, Tilt, cholesky, log_det, solved
 
 
 class TiedScores(Protocol):
@@ -120,7 +117,7 @@ class _ByColumns(RowScores):
 
     def __init__(self, belief: InformationPosterior, rows: Array) -> None:
         super().__init__(belief, rows)
-        self.V = _row_variances(belief.lower, rows)
+        self.V = JointSolution.of(belief.lower, belief.linear).row_variances(rows)
 
     def under(self, precision: Array) -> _TiedColumns:
         return _TiedColumns(self, precision)
@@ -132,7 +129,7 @@ class _TiedColumns:
         weighted = space.rows * np.sqrt(precision)[:, None]
         self.lower = cholesky(space.belief.precision + weighted.T @ weighted)
         self.log_det = log_det(self.lower) - log_det(space.belief.lower)
-        self.var = _row_variances(self.lower, space.rows)
+        self.var = JointSolution.of(self.lower, space.belief.linear).row_variances(space.rows)
         self.rest = np.maximum(1.0 - precision * self.var, ROUNDING)
 
     def moved(self, change: Array) -> tuple[Array, Array]:
@@ -141,23 +138,15 @@ class _TiedColumns:
         return shift, change - self.precision * shift
 
 
-def _row_variances(lower: Array, rows: Array) -> Array:
-    out = np.empty(len(rows))
-    for i in range(0, len(rows), BLOCK):
-        part = slice(i, i + BLOCK)
-        root = solved(lower, rows[part].T)
-        out[part] = np.einsum("ij,ij->j", root, root)
-    return out
-
-
 def _inverted(lower: Array) -> Array:
-    """L^-1 in the place of L (M, M), which has zeros above its diagonal."""
-    for i in range(0, len(lower), PANEL):
-        j = i + PANEL
-        inverse = linalg.lapack.dtrtri(lower[i:j, i:j], lower=1)[0]
-        lower[i:j, i:j] = inverse
-        if i:
-            lower[i:j, :i] = -(inverse @ (lower[i:j, :i] @ lower[:i, :i]))
+    """L^-1 in the place of L (M, M), by halves: large products take 2/3 of the time of LAPACK's."""
+    half = len(lower) // 2
+    if len(lower) <= PANEL:
+        lower[:] = linalg.lapack.dtrtri(lower, lower=1)[0]
+        return lower
+    first, last = _inverted(lower[:half, :half]), _inverted(lower[half:, half:])
+    below = linalg.blas.dtrmm(-1.0, first, lower[half:, :half], side=1, lower=1)
+    lower[half:, :half] = linalg.blas.dtrmm(1.0, last, below, lower=1, overwrite_b=1)
     return lower
 
 
