@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -129,7 +128,7 @@ class Frame:
         """Dense rows less the centres, with the intercept's ones, and the power of each feature."""
         part = cast(Array, Phi) if checked else checked_matrix(Phi)
         (rows, size), power = part.shape, np.zeros(part.shape[1])
-        framed = _room(rows, size + intercept)
+        framed = np.empty((rows, size + intercept))
         for block in row_blocks(rows, size):  # in the cache: a third of the time
             own = np.subtract(part[block], self.centre, out=framed[block, :size])
             power += np.einsum("ij,ij->j", own, own)
@@ -211,22 +210,6 @@ class Frame:
                 f"rows of {len(self.centre)} features",
                 "use the same columns in every batch",
             )
-
-
-#: Memory of framed rows that were learned from, and how many bytes of it are kept at most: the
-#: system hands out fresh memory page by page, which takes several times as long as the rows.
-_SPARE: dict[str, Array] = {}
-SPARE_BYTES = 1 << 25
-
-
-def _room(rows: int, columns: int) -> Array:
-    """An array (rows, columns) for any numbers, in memory that nobody refers to any more."""
-    size, kept = rows * columns, _SPARE.pop("rows", np.empty(0))  # no other thread has it then
-    if kept.size < size or sys.getrefcount(kept) > 2:  # this name, and the argument
-        kept = np.empty(size)
-    if kept.nbytes <= SPARE_BYTES:
-        _SPARE["rows"] = kept
-    return kept[:size].reshape(rows, columns)
 
 
 #: A standard deviation this small against the mean is that of rounding.
