@@ -168,7 +168,7 @@ def test_rows_that_alone_show_a_sparse_coefficient_are_no_outliers(seed):
 
 
 def test_sparse_rows_are_learned_without_the_compiler():
-    """It takes a second to load, in which 5000 rows of 50 entries can be learned."""
+    """It takes most of a second to load, longer than several batches."""
     code = """
 import sys
 import numpy as np

@@ -23,8 +23,8 @@ from miniamp.kernel import read_only
 if TYPE_CHECKING:
     from scipy import sparse
 
-#: Columns with more entries are dense in products of rows, so many at a time. Those of 1000 Zipf
-#: rows take 20 ms with 16, 14 with 32 or 64; compiled 11, after the compiler's second to load.
+#: Columns with more entries are dense in products of rows, so many at a time. On a busy machine
+#: those of 1000 Zipf rows took 24 ms with 16, 19 with 32, 18 with 64; memory grows with it.
 MANY, TOGETHER = 32, 256
 #: Predictions that read more are compiled; scipy takes a millisecond for these.
 COMPILED_BYTES = 4 << 20
