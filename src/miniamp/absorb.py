@@ -11,6 +11,7 @@ from typing import Generic, NamedTuple
 import numpy as np
 
 from miniamp import checks
+from miniamp.arrays import Array
 from miniamp.errors import ConflictError, ConflictWarning, InvalidTypeError
 from miniamp.info import (
     Adaptation,
@@ -56,9 +57,8 @@ ONE_ROW = 30.0
 #: Attempts at a batch in conflict: weights of a Student t settle in two or three.
 ADAPTATIONS = 5
 
-#: From this health figure on, a batch of a stream that forgets may come after a change. Shares of
-#: the past are then tried, and one is used if the rows predict each other better by this many nats
-#: (odds of about 150 to 1) than with all of the past.
+#: From this health figure on (labels: 1) a batch of a stream that forgets may come after a change:
+#: the share of the past with which its rows predict each other so many nats (150 to 1) better.
 SUSPICIOUS, KEPT, CHANGED = 3.0, (0.1, 0.01, 0.001), 5.0
 
 #: Changes that shrink by less than this from iteration to iteration may be those of a plateau: near
@@ -306,13 +306,12 @@ def _adapted(
     drifts: bool,
 ) -> tuple[BeliefT, Info]:
     """The belief after as much of the evidence as the model can bear."""
-    past = belief
-    kept: tuple[Adaptation, ...] = ()
-    done: tuple[Adaptation, ...] = ()
+    past, kept, done = belief, tuple[Adaptation, ...](), tuple[Adaptation, ...]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConflictWarning)  # `Info` reports remedies
         attempt = attempted(past, evidence, stop)
-        if drifts and not (attempt.sound and attempt.info.health < SUSPICIOUS):
+        limit = 1.0 if attempt.step.bounded else SUSPICIOUS
+        if drifts and not (attempt.sound and attempt.info.health < limit):
             past, kept, attempt = _changed(belief, evidence, stop, attempt)
         for _ in range(ADAPTATIONS):
             better = evidence.adapted(past, attempt.step, sound=attempt.sound)
@@ -334,20 +333,22 @@ def _changed(
 ) -> tuple[BeliefT, tuple[Adaptation, ...], Attempt[BeliefT, TiltT, EstimateT, MemoryT]]:
     """As much of the past as explains the batch, where the stream may have changed.
 
-    A change moves all rows, an outlier one: with a cap on what a single row may say, rows predict
-    each other better with less of the past after a change, and worse where they are only dirty.
+    A change moves all rows, an outlier one: with a cap on what each row may say, and without the
+    one that gains most below SUSPICIOUS, rows predict each other better with less of the past.
     """
 
-    def score(trial: Attempt[BeliefT, TiltT, EstimateT, MemoryT]) -> float:
+    def scores(trial: Attempt[BeliefT, TiltT, EstimateT, MemoryT]) -> Array:
         finite = np.isfinite(trial.step.change)
-        return evidence.left_out_score(trial.step) if finite else -np.inf
+        return evidence.left_out_scores(trial.step) if finite else np.full(1, -np.inf)
 
-    best, kept = score(attempt) + CHANGED, 1.0
-    past = belief
+    mild = attempt.sound and attempt.info.health < SUSPICIOUS
+    before, best, kept, past = scores(attempt), CHANGED, 1.0, belief
     for factor in KEPT:
         trial = attempted(belief.scaled(factor), evidence, stop)
-        if score(trial) > best:
-            best, kept, past, attempt = score(trial), factor, belief.scaled(factor), trial
+        each = scores(trial) - before
+        gain = float(np.sum(each) - mild * max(np.max(each), 0.0))
+        if gain > best:
+            best, kept, past, attempt = gain, factor, belief.scaled(factor), trial
     return past, (Adaptation("forgotten", kept),) if kept < 1.0 else (), attempt
 
 

@@ -158,6 +158,7 @@ class Step(NamedTuple, Generic[TiltT, EstimateT, MemoryT]):
     uncertainty: float = 0.0  #: posterior standard deviation, on the scale of `change`
     #: How many rows carry `health`, (sum of -dg)^2 / sum of dg^2: few where most labels are certain
     carried_by: float = np.inf
+    bounded: bool = False  #: residuals of labels are: a change may hardly raise their health figure
 
 
 class Evidence(Protocol[BeliefT, TiltT, EstimateT, MemoryT]):
@@ -201,11 +202,8 @@ class Evidence(Protocol[BeliefT, TiltT, EstimateT, MemoryT]):
         None where nothing is to be done, or nothing can be.
         """
 
-    def left_out_score(self, step: Step[TiltT, EstimateT, MemoryT]) -> float:
-        """Log-probability of each row given all others, summed; capped so that no row decides.
-
-        0 where no rows were drawn.
-        """
+    def left_out_scores(self, step: Step[TiltT, EstimateT, MemoryT]) -> Array:
+        """Log-probability of each row given all others; [0] where no rows were drawn."""
 
     def diagnosis(self) -> str:
         """What in these rows may have caused the failure; asked only after one."""
@@ -235,5 +233,5 @@ class WholeEvidence(PlainEvidence):
     def adapted(self, belief: object, step: object, *, sound: bool) -> None:
         return None
 
-    def left_out_score(self, step: object) -> float:
-        return 0.0
+    def left_out_scores(self, step: object) -> Array:
+        return np.zeros(1)

@@ -195,6 +195,7 @@ class Learn(PlainEvidence):
             change=change,
             health=health,
             carried_by=min(step.carried_by, known),
+            bounded=rows.channel.predicts_probabilities,
             # Rounds are cut short on purpose: what must have converged is the solution of the rows.
             solved=not step.ended
             and (
@@ -248,9 +249,10 @@ class Learn(PlainEvidence):
         new._evidence = better[0]
         return new, better[1]
 
-    def left_out_score(self, step: LearnStep) -> float:
+    def left_out_scores(self, step: LearnStep) -> Array:
         done = step.memory
-        return -np.inf if done is None else done.rows.left_out_score(done.attempt.step)
+        assert done is not None  # the change is finite
+        return done.rows.left_out_scores(done.attempt.step)
 
     def diagnosis(self) -> str:
         return "" if self._evidence is None else self._evidence.diagnosis()

@@ -264,7 +264,7 @@ def _absorbed_together(
 ) -> tuple[list[Model], list[Info]]:
     """The models of all classes after a batch; as they were where it is skipped."""
     forget, labels = rows.kept(settings.forget, settings.auto_forget), rows.Y.argmax(axis=1)
-    learns, policy = settings.learn_prior, settings.on_conflict
+    learns, policy, stop = settings.learn_prior, settings.on_conflict, settings.stop
     evidence = SoftmaxBatch(design, labels, rows.weights, learn_scale=learns)
     try:
         if belief.batches == 0 and learns:
@@ -272,12 +272,10 @@ def _absorbed_together(
         if belief.batches == 0 and belief.scale_known > 0.0:
             # Cross-validation has weighed every row, which left out by linear response may seem
             # beyond reason: one of 133 wines by 11 standard deviations.
-            attempt = iterated(belief, evidence, settings.stop)
+            attempt = iterated(belief, evidence, stop)
             belief, info = attempt.belief, attempt.report(belief)
         else:
-            belief, info = absorb(
-                belief, evidence, settings.stop, forget=forget, on_conflict=policy
-            )
+            belief, info = absorb(belief, evidence, stop, forget=forget, on_conflict=policy)
     except np.linalg.LinAlgError:
         if policy == "raise":
             raise

@@ -220,10 +220,10 @@ class DrawnRows(Generic[MemoryT]):
         done = [Adaptation("noise", noisier)] if noisier > 1.0 else []
         return new, (*done, *(Adaptation("row", weight, row) for row, weight in weights.items()))
 
-    def left_out_score(self, step: Step[Tilt, Moments, MemoryT]) -> float:
+    def left_out_scores(self, step: Step[Tilt, Moments, MemoryT]) -> Array:
         """Log-probability of each row given all others, at most `BEYOND` deviations off."""
         got, best = log_densities(self.channel, self.y, *self.cavity(step))
-        return float(np.sum(np.maximum(got, best - 0.5 * BEYOND**2)))
+        return np.asarray(np.maximum(got, best - 0.5 * BEYOND**2))
 
 
 def outlying(

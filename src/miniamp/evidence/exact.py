@@ -276,9 +276,9 @@ class ExactBatch(DrawnRows[Round]):
         better = DrawnRows.adapted(now, belief, step, sound=sound)
         return None if better is None else (better[0].with_channel(self.plain), better[1])
 
-    def left_out_score(self, step: ExactStep) -> float:
+    def left_out_scores(self, step: ExactStep) -> Array:
         now = self.with_channel(self.plain.with_noise(step.memory.seen.noise))
-        return DrawnRows.left_out_score(now, step)
+        return DrawnRows.left_out_scores(now, step)
 
     def _with_products(self, S: Array, weights: Array) -> Array:
         """S and the products of the columns; those of the latest weights are kept for others."""

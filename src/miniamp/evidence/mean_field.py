@@ -124,8 +124,8 @@ class MeanFieldBatch(DrawnRows[Fit]):
     ) -> tuple[Self, tuple[Adaptation, ...]] | None:
         return None  # no row is known without itself
 
-    def left_out_score(self, step: MeanFieldStep) -> float:
-        return 0.0
+    def left_out_scores(self, step: MeanFieldStep) -> Array:
+        return np.zeros(1)
 
     def _noise(self, residual: Array, var: Array) -> float:
         """Delta that maximises the variational bound, given means and variances."""

@@ -271,6 +271,7 @@ class SoftmaxBatch(PlainEvidence):
             ended=iterations >= LONGEST,
             solver="softmax",
             reason="one posterior of all classes",
+            bounded=True,
             carried_by=float(np.sum(expected) ** 2 / max(np.sum(np.square(expected)), TINY)),
         )
 
@@ -354,10 +355,10 @@ class SoftmaxBatch(PlainEvidence):
             new.weights[row.row] *= weight
         return new, tuple(Adaptation("row", weight, row) for row, weight in found.items())
 
-    def left_out_score(self, step: SoftmaxStep) -> float:
+    def left_out_scores(self, step: SoftmaxStep) -> Array:
         log_chance = self._log_chances(step.memory.left_out)
         got = log_chance[np.arange(self.rows), self.labels]
-        return float(np.sum(np.maximum(got, log_chance.max(axis=1) - 0.5 * BEYOND**2)))
+        return np.asarray(np.maximum(got, log_chance.max(axis=1) - 0.5 * BEYOND**2))
 
     def _truth(self, classes: int) -> Array:
         return np.asarray(self.labels[:, None] == np.arange(classes), dtype=np.float64)

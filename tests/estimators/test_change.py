@@ -1,0 +1,55 @@
+"""Streams that change, with forgetting: labels that flip, and single wrong labels that are none."""
+
+import numpy as np
+import pytest
+
+from miniamp import MiniAMPClassifier
+
+# A change, and a row beyond reason, are told by a HealthWarning.
+pytestmark = pytest.mark.filterwarnings("ignore::miniamp.estimators.health.HealthWarning")
+
+
+def noisy_labels(seed, rows, features=6):
+    """Rows and labels -1 and 1 of which about a fifth is wrong: no batch is certain of any."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, features))
+    z = X @ rng.normal(size=features)
+    return X, np.where(z / np.std(z) + 1.0 * rng.normal(size=rows) > 0.0, 1, -1)
+
+
+def forgotten(model):
+    conflicts = [done for entry in model.history_ for done in entry.get("conflicts", [])]
+    return [done for done in conflicts if done["kind"] == "forgotten"]
+
+
+def streamed(X, y, size=30):
+    """The model, and the mean log loss of each batch before it was learned."""
+    model, losses = MiniAMPClassifier(forget=0.95), []
+    for i in range(0, len(y), size):
+        part = slice(i, i + size)
+        if i:
+            chances = model.predict_proba(X[part])[:, 1]
+            losses.append(-np.mean(np.log(np.where(y[part] > 0, chances, 1.0 - chances))))
+        model.partial_fit(X[part], y[part], classes=[-1, 1])
+    return model, np.array(losses)
+
+
+@pytest.mark.parametrize("seed", [101, 102, 103])
+def test_noisy_labels_that_flip_are_a_change(seed):
+    # Squared residuals of noisy labels hardly grow by a flip: before, no change was looked for, and
+    # the second half cost more than the 0.69 of a coin.
+    X, y = noisy_labels(seed, 600)
+    model, losses = streamed(X, np.where(np.arange(600) < 300, y, -y))
+    assert forgotten(model)
+    assert np.mean(losses[12:]) < 0.65  # from two batches after the flip on
+
+
+@pytest.mark.parametrize("seed", [111, 112, 113])
+def test_one_wrong_label_among_certain_ones_is_no_change(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(600, 6))
+    z = X @ rng.normal(size=6)
+    y = np.where(z > 0.0, 1, -1)
+    wrong = 300 + int(np.argmax(np.abs(z[300:])))
+    y[wrong] = -y[wrong]
+    assert not forgotten(streamed(X, y)[0])
