@@ -59,7 +59,7 @@ ADAPTATIONS = 5
 
 #: From this health figure on (labels: 1) a batch of a stream that forgets may come after a change:
 #: the share of the past with which its rows predict each other so many nats (150 to 1) better.
-SUSPICIOUS, KEPT, CHANGED = 3.0, (0.1, 0.01, 0.001), 5.0
+SUSPICIOUS, KEPT, CHANGED = 2.0, (0.1, 0.01, 0.001), 5.0
 
 #: Changes that shrink by less than this from iteration to iteration may be those of a plateau: near
 #: a threshold they shrink ever more slowly before they grow again.

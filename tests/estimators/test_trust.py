@@ -348,3 +348,19 @@ def test_rows_of_heavy_tails_are_not_taken_for_dirt():
         assert set(dirty) <= {one["row"] for one in found}
         assert len(found) <= 10
     assert sum(told) <= 2, told
+
+
+def test_a_change_of_a_weak_relation_is_noticed():
+    """Diabetes, orders of seeds 9 and 10, 331 rows by 16, y flipped about its mean from row 165 on:
+    with forget=0.95 its errors thereafter are below the variance (1.27 and 1.18 times it where only
+    batches with residuals three times as large as expected were compared with less of the past)."""
+    X, y = load_diabetes(return_X_y=True)
+    for seed in (9, 10):
+        order = np.random.default_rng(seed).permutation(len(y))[:331]
+        Z, w = X[order], np.where(np.arange(331) < 165, y[order], 2.0 * y[order].mean() - y[order])
+        model, errors = MiniAMPRegressor(forget=0.95), []
+        for k in range(0, 331, 16):
+            if k >= 165:
+                errors += list(np.square(model.predict(Z[k : k + 16]) - w[k : k + 16]))
+            streamed(model, Z[k : k + 16], w[k : k + 16], 16)
+        assert np.mean(errors) < w.var()
