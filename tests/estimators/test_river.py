@@ -45,6 +45,16 @@ def test_one_by_one_is_many_at_once():
     assert np.mean(np.square(one.predict_many(X) - y)) < 0.05
 
 
+def test_a_feature_may_come_late():
+    """After rows without it have been learned from, not only while they wait."""
+    model, rng = RiverRegressor(), np.random.default_rng(0)
+    for k in range(400):
+        a, b = rng.normal(size=2)
+        x = {"a": a} | ({"b": b} if k >= 200 else {})
+        model.learn_one(x, a + 2.0 * x.get("b", 0.0) + 0.1 * rng.normal())
+    assert model.predict_one({"a": 0.0, "b": 1.0}) == pytest.approx(2.0, abs=0.1)
+
+
 def test_a_class_may_come_late():
     rng = np.random.default_rng(1)
     model = RiverClassifier(batch_size=16)

@@ -261,7 +261,10 @@ def with_features(state: FitState, features: int) -> FitState:
         state.frame.counted,
     )
     state = state.mapped(lambda m: replace(m, posterior=_wider(m.posterior, end, more)))
-    return replace(_padded(state, more), features=features, frame=frame)
+    old, none = state.tally, np.zeros(more)
+    low, high, total = (np.append(part, none) for part in (old.low, old.high, old.total))
+    tally = replace(old, low=low, high=high, total=total)
+    return replace(_padded(state, more), features=features, frame=frame, tally=tally)
 
 
 def with_classes(state: FitState, classes: int) -> FitState:
