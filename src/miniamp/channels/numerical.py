@@ -200,8 +200,8 @@ class Numerical(Channel):
     def row_fisher(self, mse: Array, power: float) -> Array:
         """E g^2 by sums over omega, z and y, which share their nodes.
 
-        For y = |z| + noise it takes 0.04 to 0.7 s for one value, where the theory's average over
-        rows takes 2 to 20 s and is off by 1e-4 to 7e-3.
+        For `y = abs(z) + noise` it takes 0.04 to 0.7 s for one value, where the theory's average
+        over rows takes 2 to 20 s and is off by 1e-4 to 7e-3.
         """
         y, weights = self._all_outcomes(power)
         half = np.ceil(REACH * np.sqrt(2.0 * power) / (FINE * self.scale))
