@@ -343,6 +343,8 @@ def _changed(
 
     mild = attempt.sound and attempt.info.health < SUSPICIOUS
     before, best, kept, past = scores(attempt), CHANGED, 1.0, belief
+    if not np.isfinite(before[0]):  # any that can be computed is better
+        before, best = np.zeros(1), -np.inf
     for factor in KEPT:
         trial = attempted(belief.scaled(factor), evidence, stop)
         each = scores(trial) - before

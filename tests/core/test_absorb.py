@@ -235,6 +235,38 @@ def test_a_change_that_is_not_finite_stops_at_once_and_is_ill():
     assert caught.value.iteration == 2
 
 
+class Share(float):
+    """A belief that is only how much of the past counts."""
+
+    def scaled(self, factor):
+        return Share(self * factor)
+
+
+class TooMuchPast(Scripted):
+    """Evidence that cannot be computed with more than a share of the past, and prefers 0.01."""
+
+    def __init__(self, most):
+        super().__init__([1.0])
+        self.most = most
+
+    def refine(self, belief, estimate, memory):
+        change = 0.0 if belief <= self.most else np.nan
+        return Step(float(belief), estimate + 1, memory, change, 1.0)
+
+    def left_out_scores(self, step):
+        return np.full(5, -abs(np.log(step.tilt / 0.01)))
+
+    def conclude(self, belief, step):
+        return belief
+
+
+@pytest.mark.parametrize(("most", "kept"), [(0.5, 0.01), (0.005, 0.001)])
+def test_a_batch_that_cannot_be_computed_with_the_past_takes_the_best_share_of_it(most, kept):
+    belief, info = absorb(Share(1.0), TooMuchPast(most), forget=0.99, on_conflict="adapt")
+    assert belief == pytest.approx(0.99 * kept)
+    assert [entry.kind for entry in info.adapted] == ["forgotten"]
+
+
 def test_slack_stops_where_the_changes_that_are_left_are_small():
     """Changes that halve leave as much to go as the last one was."""
     halving = [0.5**t for t in range(30)]
