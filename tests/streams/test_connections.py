@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import miniamp
-from miniamp import checks, cli
+from miniamp import cli
 from miniamp.errors import InvalidInputError, MissingExtraError
 from miniamp.streams import open_stream
 
@@ -228,7 +228,6 @@ def test_an_address_without_its_parts_is_refused(given):
 def test_the_extra_is_named(extra, monkeypatch):
     package = {"sql": "duckdb", "redis": "redis", "kafka": "confluent_kafka"}[extra]
     monkeypatch.setitem(sys.modules, package, None)
-    checks.needed.cache_clear()
     given = "sql:SELECT 1" if extra == "sql" else f"{extra}://127.0.0.1:1/rows"
     with pytest.raises(MissingExtraError, match=rf'pip install "miniamp\[{extra}\]"'):
         next(iter(open_stream(given, None, 50)))

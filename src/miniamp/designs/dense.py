@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache, cached_property
 from types import ModuleType
 from typing import Any
@@ -277,8 +277,7 @@ def blas_threads(shape: tuple[int, int]) -> AbstractContextManager[object]:
 
 @cache
 def _blas() -> Any:
-    try:
+    with suppress(ImportError):
         found = importlib.import_module("threadpoolctl").ThreadpoolController()
-    except ImportError:
-        return None
-    return found.select(user_api="blas")
+        return found.select(user_api="blas")
+    return None

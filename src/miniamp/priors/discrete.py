@@ -43,7 +43,7 @@ class Discrete(FiniteMixture):
                 "weights", f"{self.weights.shape[-1]} weights", f"{K}", "give one for each point"
             )
 
-    def components(self) -> Components:
+    def _components(self) -> Components:
         return Components(self.weights, self.points, np.zeros(self.points.shape))
 
     def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:

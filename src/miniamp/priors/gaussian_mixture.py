@@ -20,7 +20,10 @@ class FiniteMixture(ScalarPrior):
     """A prior of several components, each a Gaussian or a point."""
 
     @abstractmethod
-    def components(self) -> Components: ...
+    def _components(self) -> Components: ...
+
+    def components(self) -> Components:
+        return self._components()
 
     @abstractmethod
     def _log_terms(self, A: Array, B: Array) -> tuple[Array, Array]:
@@ -38,7 +41,7 @@ class FiniteMixture(ScalarPrior):
         """Share, mean and variance of each component under the tilt, all of shape (..., K)."""
         A, B = np.asarray(A)[..., None], np.asarray(B)[..., None]
         share = shares(self._log_terms(A, B)[0])[1]
-        _, means, variances = self.components()
+        _, means, variances = self._components()
         if variances.any():
             means, variances = gaussian_moments(means, variances, A, B)
         return share, np.broadcast_to(means, share.shape), np.broadcast_to(variances, share.shape)
@@ -54,7 +57,7 @@ class FiniteMixture(ScalarPrior):
         return self._parts(A, B)[0]
 
     def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        _, means, variances = self.components()
+        _, means, variances = self._components()
         zero = (means == 0.0) & (variances == 0.0)
         return np.asarray(np.sum(self.probabilities(A, B), axis=-1, where=~zero))
 
@@ -100,7 +103,7 @@ class GaussianMixture(FiniteMixture):
                     name, f"{getattr(self, name).shape[-1]} values", f"{K}", "give one per weight"
                 )
 
-    def components(self) -> Components:
+    def _components(self) -> Components:
         return Components(self.weights, self.means, self.vars)
 
     def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:

@@ -155,6 +155,8 @@ def handle_missing(block: Block, rule: str, schema: Schema, locator: RowLocator)
     if rule == "mean" and dense:  # there is nothing to learn from a row without a target
         return block.at(~no_target)
     row = int(np.argmax(gaps | no_target))
+    if not (gaps | no_target)[row]:  # all are finite, and only their sum is not
+        return block
     empty = [names[int(j)] for j in columns[rows == row]]
     empty += [name for name, cells in lacking.items() if cells[row]]
     place, expected = locator.of(int(block.numbers[row])), "a number or category"

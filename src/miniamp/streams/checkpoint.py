@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -245,12 +246,19 @@ def beside(place: Path, ending: str) -> Path:
 def _write(path: Path, content: bytes, mode: int | None) -> None:
     """A new file of this content on the disk; refused by the system if the name is taken."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    with os.fdopen(os.open(path, flags, 0o666 if mode is None else mode), "wb") as file:
+    handle = os.open(path, flags, 0o666 if mode is None else mode)
+    try:
         if mode is not None and hasattr(os, "fchmod"):
-            os.fchmod(file.fileno(), mode)  # what the umask took away
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+            os.fchmod(handle, mode)  # what the umask took away
+        rest = memoryview(content)
+        while rest:
+            written = os.write(handle, rest)
+            if not written:
+                raise OSError(errno.EIO, "nothing was written")
+            rest = rest[written:]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _keep(place: Path) -> None:
