@@ -7,6 +7,7 @@ import sys
 import miniamp
 
 HEAVY = ["dask", "matplotlib", "numba", "pandas", "plotly", "pyarrow", "rich", "sklearn", "typer"]
+HEAVY += ["scipy.signal", "scipy.stats"]
 
 
 def test_import_leaves_heavy_dependencies_for_later():

@@ -6,7 +6,6 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 from miniamp.arrays import Array
 from miniamp.channels.logistic import Logistic
@@ -76,6 +75,8 @@ def _averages(omega: Array, V: Array) -> tuple[Array, Array, Array]:
 @lru_cache(maxsize=8)
 def _normals(classes: int) -> Array:
     """POINTS standard normal vectors of so many classes, (classes, POINTS), well spread."""
+    from scipy.stats import qmc  # takes as long to load as all the rest of the core
+
     points = qmc.Sobol(classes, seed=0).random(POINTS // 2)
     half = ndtri(np.clip(points, 1e-9, 1.0 - 1e-9)).T
     both = np.concatenate([half, -half], axis=1)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 from miniamp.arrays import Array
 from miniamp.priors import RowPrior
@@ -37,6 +36,8 @@ class Draws:
     @classmethod
     def of(cls, prior: RowPrior, log2_points: int, seed: int, symmetric: bool) -> Draws:
         """About 2^log2_points scrambled Sobol points, for a row of `prior` and its noise."""
+        from scipy.stats import qmc  # slow to import
+
         R = prior.dim
         orders = R if symmetric else 1
         fewer = max(log2_points - int(np.log2(2 * orders)), 1)
