@@ -26,6 +26,8 @@ class Parametric:
     name: ClassVar[str | None] = None
     names: ClassVar[tuple[str, ...]] = ()
     trailing: ClassVar[dict[str, int]] = {}
+    #: Those that are places on the axis, in the units of x.
+    centres: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def default(cls) -> Self:
@@ -48,14 +50,15 @@ class Parametric:
     def change_from(self, old: Self) -> float:
         """The largest relative change of a hyper-parameter since `old`.
 
-        Relative to its own size, or to the standard deviation where that is larger: a mean near
-        zero has no size of its own.
+        Relative to its own size, or, of a centre, to the standard deviation where that is larger: a
+        mean near zero has no size of its own.
         """
         changes = [0.0]
         for name in self.names:
             a, b = np.asarray(getattr(old, name)), np.asarray(getattr(self, name))
             if b.dtype.kind == "f" and a.shape == b.shape:
-                size = np.maximum(np.abs(b), np.sqrt(np.abs(getattr(self, "var", 0.0))))
+                spread = getattr(self, "var", 0.0) if name in self.centres else 0.0
+                size = np.maximum(np.abs(b), np.sqrt(spread))
                 moved = np.subtract(b, a, out=np.zeros(b.shape), where=a != b)
                 relative = np.abs(moved) / np.where(size > 0.0, size, 1.0)
                 changes.append(float(np.max(relative, initial=0.0)))

@@ -47,3 +47,11 @@ def test_hyper_parameters_cannot_be_overwritten_in_place():
 def test_the_name_shows_the_numbers():
     assert repr(priors.Gaussian(mean=0.5)) == "Gaussian(mean=0.5, var=1)"
     assert repr(priors.Gaussian(var=np.ones(100))) == "Gaussian(mean=0, var=<100 values>)"
+
+
+def test_a_change_is_relative_to_the_hyper_parameter_itself():
+    assert channels.Gaussian(var=1e-7).change_from(channels.Gaussian(var=1e-6)) == pytest.approx(9.0)
+    assert priors.Gaussian(var=2e-6).change_from(priors.Gaussian(var=1e-6)) == pytest.approx(0.5)
+    # A mean near zero has no size of its own.
+    moved = priors.Gaussian(mean=1e-9, var=1.0).change_from(priors.Gaussian(mean=-1e-9, var=1.0))
+    assert moved == pytest.approx(2e-9)

@@ -32,8 +32,6 @@ class BasePrior(Parametric, ABC):
     #: Hyper-parameters that measure how wide the prior is, and the power of x they are in:
     #: {"var": 2}, since a variance is in squared units of x.
     widths: ClassVar[Mapping[str, int]] = {}
-    #: Hyper-parameters that are places on the axis, in the units of x.
-    centres: ClassVar[tuple[str, ...]] = ()
 
     @property
     def is_gaussian(self) -> bool:
