@@ -50,7 +50,8 @@ def test_the_name_shows_the_numbers():
 
 
 def test_a_change_is_relative_to_the_hyper_parameter_itself():
-    assert channels.Gaussian(var=1e-7).change_from(channels.Gaussian(var=1e-6)) == pytest.approx(9.0)
+    noise = channels.Gaussian(var=1e-7)
+    assert noise.change_from(channels.Gaussian(var=1e-6)) == pytest.approx(9.0)
     assert priors.Gaussian(var=2e-6).change_from(priors.Gaussian(var=1e-6)) == pytest.approx(0.5)
     # A mean near zero has no size of its own.
     moved = priors.Gaussian(mean=1e-9, var=1.0).change_from(priors.Gaussian(mean=-1e-9, var=1.0))
