@@ -117,15 +117,6 @@ def plot_inclusion(facts: Facts) -> Chart:
     """Draw inclusion probabilities, sorted; returns the axes.
 
     Needs a prior with a spike at zero, such as prior="sparse".
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from miniamp import MiniAMPRegressor
-    >>> X = np.random.default_rng(0).normal(size=(90, 4))
-    >>> model = MiniAMPRegressor("sparse").fit(X, X[:, 1] + 0.1 * X[:, 2])
-    >>> plot_inclusion(model).get_ylabel()
-    'inclusion probability'
     """
     if facts.included is None:
         received = "a prior under which no coefficient is exactly zero"

@@ -136,15 +136,6 @@ def plot_health(facts: Facts) -> Chart:
     One curve compares the residuals of a batch with the error bars it was fitted with; the other
     compares errors on rows that were not seen yet with what was predicted. Both are 1 in a sound
     model, up to chance.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from miniamp import MiniAMPRegressor
-    >>> X = np.random.default_rng(0).normal(size=(160, 2))
-    >>> model = MiniAMPRegressor(batch_size=40).fit(X, X[:, 0])
-    >>> plot_health(model).get_ylabel()
-    'observed / expected'
     """
     labels = facts.task == "classification"
     unseen = "Brier score, unseen rows" if labels else "squared error, unseen rows"
@@ -181,17 +172,7 @@ def sound_band(facts: Facts) -> tuple[float, float]:
 
 @plotted(70, _is_stream)
 def plot_variance(facts: Facts) -> Chart:
-    """Draw the mean posterior variance of a coefficient per batch; returns the axes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from miniamp import MiniAMPRegressor
-    >>> X = np.random.default_rng(0).normal(size=(160, 2))
-    >>> model = MiniAMPRegressor(batch_size=40).fit(X, X[:, 0])
-    >>> plot_variance(model).get_ylabel()
-    'mean posterior variance'
-    """
+    """Draw the mean posterior variance of a coefficient per batch; returns the axes."""
     drawn = _by_rows(facts, posterior="mean_variance", theory="theory_variance")
     if not drawn:
         expected = "a fitted MiniAMPRegressor or MiniAMPClassifier"
@@ -207,17 +188,7 @@ def plot_variance(facts: Facts) -> Chart:
 
 @plotted(80, lambda facts: _is_stream(facts) and facts.task != "clustering")
 def plot_hyper_parameters(facts: Facts) -> Chart:
-    """Draw the learned parameters of prior and noise after each batch; returns the axes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from miniamp import MiniAMPRegressor
-    >>> X = np.random.default_rng(0).normal(size=(160, 2))
-    >>> model = MiniAMPRegressor(batch_size=40).fit(X, X[:, 0])
-    >>> plot_hyper_parameters(model).get_ylabel()
-    'value'
-    """
+    """Draw the learned parameters of prior and noise after each batch; returns the axes."""
     drawn = []
     for name, value in facts.history[-1].items():
         if not name.startswith(("prior_", "noise_")) and name != "noise":
