@@ -11,10 +11,11 @@ from urllib.parse import parse_qs, urlencode
 
 import numpy as np
 
-from miniamp import channels, priors, stream, theory
+from miniamp import Stop, channels, priors, theory
 from miniamp.arrays import Array
 from miniamp.errors import MiniampError
 from miniamp.theory.limits import offline_alpha, online_alpha
+from miniamp.theory.limits import streamed as absorbed
 
 #: Rows that may depend on each other: how the batch's singular values are spread.
 DESIGNS = {
@@ -224,14 +225,6 @@ def _call(model: priors.ScalarPrior | channels.Channel) -> str:
     return f"{type(model).__name__}({', '.join(parts)})".replace("link=exp", "link='exp'")
 
 
-class ErrorCurve(NamedTuple):
-    """Curves of errors against rows over coefficients."""
-
-    alpha: Array
-    mse: Array
-    lam: Array
-
-
 Answer = TypeVar("Answer", bound=Callable[..., object])
 
 
@@ -242,14 +235,12 @@ def _by_stream(compute: Answer) -> Answer:
 
 
 @_by_stream
-def streamed(question: Question, best: bool = False) -> ErrorCurve:
+def streamed(question: Question, best: bool = False) -> theory.Curve:
     """The error of Mini-AMP, or the least possible one, after each batch."""
     prior, channel = question.model
     kind = theory.OptimalBatch if best else theory.ConvergedBatch
     batches = [kind(size, channel, **question.spectrum(size)) for size in question.batches]
-    laws = [law for law, _ in stream(theory.Law(prior), batches)]
-    mse, lam = np.array([(law.mse, law.lam) for law in laws]).T
-    return ErrorCurve(np.cumsum(question.batches), mse, lam)
+    return absorbed(theory.Law(prior), batches, Stop(), question.design)
 
 
 @_by_stream
@@ -321,10 +312,7 @@ def needed(question: Question) -> dict[str, float | None]:
     """Rows over coefficients until the target, by way of batching; None if not within sight."""
     target = 10.0**question.target
     curves = {"these batches": streamed(question), "best possible": streamed(question, True)}
-    found: dict[str, float | None] = {}
-    for name, curve in curves.items():
-        there = np.flatnonzero(curve.mse <= target)
-        found[name] = float(curve.alpha[there[0]]) if len(there) else None
+    found = {name: curve.reaches(target) for name, curve in curves.items()}
     prior, channel = question.model
     if target < theory.Law(prior).mse:
         more = question.spectrum(question.batches[0])
