@@ -134,7 +134,6 @@ def load_newsgroups(
     *,
     stop_words: bool = True,
     weighting: str = "tf-idf",
-    text_only: bool = False,
 ) -> Labelled:
     """All posts of some hierarchies, training and test set together, as sparse word features.
 
@@ -152,8 +151,6 @@ def load_newsgroups(
     weighting : "tf-idf", "log" or "counts"
         "tf-idf": the paper's, every document rescaled to maximum 1. "log": (1 + log count) times
         log inverse frequency, every document of length 1; the recipe that clusters best. "counts".
-    text_only : bool
-        Whether to cut the header (From, Organization, ...), keeping only what was written.
 
     Returns
     -------
@@ -180,10 +177,8 @@ def load_newsgroups(
         )
     chosen = np.flatnonzero(np.isin(tops, list(hierarchies)))
     y = np.array([list(hierarchies).index(tops[i]) for i in chosen])
-    # A header ends at the first empty line.
-    bodies = (texts[i].partition("\n\n")[2] if text_only else texts[i] for i in chosen)
     left_out = frozenset[str]() if stop_words else _english_stop_words()
-    X, features = count_words(bodies, words, left_out)
+    X, features = count_words((texts[i] for i in chosen), words, left_out)
     return Labelled(WEIGHTINGS[weighting](X), y, tuple(hierarchies), features)
 
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 
-from miniamp import checks
-from miniamp.arrays import Array, Given
 from miniamp.report.chart import Axis, Chart, Series, nothing, on_page
 from miniamp.report.draw import plotted
 from miniamp.report.facts import PAYS, Facts
@@ -45,7 +41,7 @@ def _is_stream(facts: Facts) -> bool:
 
 
 @plotted(10)
-def plot_error(facts: Facts, forecast: Given = None) -> Chart:
+def plot_error(facts: Facts) -> Chart:
     """Draw the prediction error per batch beside the predicted error; returns the axes.
 
     Every batch is predicted before it is learned from. For a clustering: the variance of samples
@@ -57,8 +53,6 @@ def plot_error(facts: Facts, forecast: Given = None) -> Chart:
         A MiniAMPRegressor, MiniAMPClassifier or MiniAMPClusterer.
     ax : matplotlib axes, optional
         Where to draw; new ones by default.
-    forecast : pair (rows, errors), optional
-        A curve that was predicted, against rows seen.
 
     Examples
     --------
@@ -90,9 +84,6 @@ def plot_error(facts: Facts, forecast: Given = None) -> Chart:
             Series(name, before[sound], facts.column(c)[sound]) for name, c in named if facts.has(c)
         ]
         x, y, title = "rows seen before the batch", facts.error_name, "Prediction error by batch"
-    forecast = facts.forecast if forecast is None else forecast
-    if forecast is not None:
-        drawn.append(Series("forecast", *_pair(forecast)))
     drawn = [replace(s, x=s.x[np.isfinite(s.y)], y=s.y[np.isfinite(s.y)]) for s in drawn]
     drawn = [series for series in drawn if len(series.y)]
     if not drawn:
@@ -100,18 +91,6 @@ def plot_error(facts: Facts, forecast: Given = None) -> Chart:
     return Chart(
         title, _about_error(facts, drawn), Axis(x), Axis(y, [s.y for s in drawn]), drawn, wide=True
     )
-
-
-def _pair(forecast: Given) -> tuple[Array, Array]:
-    try:
-        rows, errors = (np.asarray(part, dtype=float) for part in cast(Iterable[Given], forecast))
-    except (TypeError, ValueError):
-        rows = errors = np.zeros((0, 0))
-    if rows.ndim != 1 or rows.shape != errors.shape:
-        expected = "a pair (rows, errors) of equally long sequences of numbers"
-        remedy = "leave it out: the theory's own curve is drawn without it"
-        raise checks.refuse("forecast", f"{forecast!r:.40}", expected, remedy)
-    return rows, errors
 
 
 def _about_error(facts: Facts, drawn: list[Series]) -> str:
