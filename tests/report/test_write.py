@@ -12,8 +12,8 @@ import pytest
 from miniamp import MiniAMPClassifier, MiniAMPClusterer, MiniAMPRegressor
 from miniamp.errors import InvalidInputError
 from miniamp.report import choices, write_report
+from miniamp.report.chart import plotly
 from miniamp.report.coefficients import neighbours
-from miniamp.report.draw import plotly
 from miniamp.report.facts import MOST_BATCHES, Facts
 from miniamp.report.page import charts
 from miniamp.report.stream import sound_band

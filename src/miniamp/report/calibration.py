@@ -6,8 +6,7 @@ import numpy as np
 
 from miniamp.arrays import Array
 from miniamp.estimators.scoring import VALUE_BINS, WIDEST_VALUE
-from miniamp.report.chart import Axis, Cells, Chart, Series, nothing
-from miniamp.report.draw import plotted
+from miniamp.report.chart import Axis, Cells, Chart, Series, nothing, plotted
 from miniamp.report.facts import Facts
 from miniamp.report.stream import FEW
 

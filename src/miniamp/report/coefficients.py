@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array
-from miniamp.report.chart import HEIGHT, Axis, Bars, Chart, Series, nothing
-from miniamp.report.draw import plotted
+from miniamp.report.chart import HEIGHT, Axis, Bars, Chart, Series, nothing, plotted
 from miniamp.report.facts import Facts
 
 #: Features shown, and groups (classes, clusters): more could not be read.

@@ -18,10 +18,9 @@ from miniamp import checks
 from miniamp.estimators.describe import latest, mean_over_rows
 from miniamp.estimators.summary import TITLES
 from miniamp.estimators.summary import shown as number
-from miniamp.report.chart import PAGE, Chart, NothingToDrawError
+from miniamp.report.chart import PAGE, Chart, NothingToDrawError, plotly, safe
 from miniamp.report.choices import choices
 from miniamp.report.coefficients import overlapping
-from miniamp.report.draw import plotly, safe
 from miniamp.report.facts import Facts, lead
 
 #: Rows of the table of batches: the latest ones.

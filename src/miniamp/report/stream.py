@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from miniamp.report.chart import Axis, Chart, Series, nothing, on_page
-from miniamp.report.draw import plotted
+from miniamp.report.chart import Axis, Chart, Series, nothing, on_page, plotted
 from miniamp.report.facts import PAYS, Facts
 
 #: There is nothing to show over time.
