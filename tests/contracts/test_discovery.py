@@ -141,7 +141,7 @@ EVIDENCE = {
     lowrank.TypicalColumns: lambda: (matrix_law(), lowrank.TypicalColumns(0.7)),
     lowrank.ConvergedColumns: lambda: (matrix_law(), lowrank.ConvergedColumns(0.7)),
     lowrank.OptimalColumns: lambda: (
-        lowrank.LabelLaw(lowrank.Mixture(R, 4.0)),
+        lowrank.LabelLaw(R, 4.0),
         lowrank.OptimalColumns(0.7),
     ),
 }

@@ -12,8 +12,8 @@ import pytest
 from miniamp import MiniAMPClassifier, MiniAMPClusterer, MiniAMPRegressor
 from miniamp.errors import InvalidInputError
 from miniamp.report import choices, write_report
+from miniamp.report.chart import plotly
 from miniamp.report.coefficients import neighbours
-from miniamp.report.draw import plotly
 from miniamp.report.facts import MOST_BATCHES, Facts
 from miniamp.report.page import charts
 from miniamp.report.stream import sound_band
@@ -100,20 +100,6 @@ def test_names_of_features_cannot_break_the_page(regressor, tmp_path):
     )
     assert "&lt;/script&gt;&lt;b&gt;" in shown["layout"]["yaxis"]["ticktext"]
     assert "@1" in shown["layout"]["yaxis"]["ticktext"]
-
-
-def test_a_forecast_is_drawn_beside_the_error(regressor):
-    facts = replace(Facts.of(regressor), forecast=([0, 100], [2.0, 0.5]))
-    names = [series.name for series in charts(facts)[0].series]
-    assert names[0] == "observed"
-    assert names[-1] == "forecast"
-
-
-@pytest.mark.parametrize("forecast", [1.0, ([1, 2], [1.0]), "text", (["a"], ["b"])])
-def test_a_forecast_that_is_none_is_refused(regressor, tmp_path, forecast):
-    with pytest.raises(InvalidInputError, match="forecast"):
-        write_report(regressor, tmp_path / "r.html", forecast=forecast)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_estimator_without_a_history_is_refused(tmp_path):

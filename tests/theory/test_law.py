@@ -64,7 +64,7 @@ def test_labels_keep_their_symmetry_in_the_full_recursion(R):
 
 def test_a_clustering_that_forgets_leaves_the_reduction():
     """Counted fully it is the same law; counted in part it is a matrix law of larger error."""
-    law, _ = absorb(lowrank.LabelLaw(lowrank.Mixture(3, 0.1)), lowrank.ConvergedColumns(0.5))
+    law, _ = absorb(lowrank.LabelLaw(3, 0.1), lowrank.ConvergedColumns(0.5))
     same = law.scaled(1.0 - 1e-12)
     assert same.mse == pytest.approx(law.mse, rel=2e-2)
     faded, _ = absorb(law, lowrank.ConvergedColumns(0.5), CONVERGED, forget=0.7)

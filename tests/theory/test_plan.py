@@ -8,7 +8,7 @@ import pytest
 
 from miniamp import channels, errors, priors, theory
 from miniamp.estimators.settings import _planned
-from miniamp.theory.choices import largest_batch, memory_of
+from miniamp.theory.planning import largest_batch, memory_of
 
 SPARSE = priors.GaussBernoulli(rho=0.3)
 CLEAN = channels.Gaussian(var=1e-8)

@@ -17,8 +17,7 @@ from miniamp.app import question as asked
 from miniamp.app.question import COARSE, DESIGNS, DIAGRAM, FINE, Question
 from miniamp.app.simulation import FEATURES, Simulation
 from miniamp.errors import MiniampError
-from miniamp.report.chart import Axis, Chart, Series
-from miniamp.report.draw import plotly
+from miniamp.report.chart import Axis, Chart, Series, plotly
 
 #: What is computed for a question, in this order: coarse first, fine when there is time.
 STAGES: dict[str, Callable[[Question], object]] = {

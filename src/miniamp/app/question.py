@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Container
 from functools import lru_cache, wraps
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, NamedTuple, TypeVar, cast
 from urllib.parse import parse_qs, urlencode
 
 import numpy as np
+from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
-from miniamp import channels, priors, stream, theory
+from miniamp import Stop, channels, priors, theory
 from miniamp.arrays import Array
 from miniamp.errors import MiniampError
 from miniamp.theory.limits import offline_alpha, online_alpha
+from miniamp.theory.limits import streamed as absorbed
 
 #: Rows that may depend on each other: how the batch's singular values are spread.
 DESIGNS = {
@@ -31,6 +32,10 @@ NOISE = (-8.0, 1.0)
 BATCH = (0.02, 2.0)
 SPAN = (0.5, 8.0)
 MOST_BATCHES = 200
+Share = Annotated[float, Field(ge=RHO[0], le=RHO[1])]
+Noise = Annotated[float, Field(ge=NOISE[0], le=NOISE[1])]
+Batch = Annotated[float, Field(ge=BATCH[0], le=BATCH[1])]
+Span = Annotated[float, Field(ge=SPAN[0], le=SPAN[1])]
 #: Rows per coefficient at the right end of the phase diagram: no batch beyond it is hard.
 DIAGRAM = 1.5
 #: Points of a smooth curve, and of its first sketch.
@@ -39,21 +44,35 @@ FINE, COARSE = 80, 15
 KEPT = 512
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(BaseModel, frozen=True):
     """The state of the explorer."""
 
     prior: str = "sparse"  #: by name, as on the command line, like the channel
-    rho: float = 0.3  #: share of the coefficients that are not zero, for priors that have it
+    rho: Share = 0.3  #: of the coefficients that are not zero, for priors that have it
     channel: str = "gaussian"
-    noise: float = -4.0  #: logarithm (base 10) of the noise variance, for channels that have it
+    noise: Noise = -4.0  #: logarithm (base 10) of the noise variance, for channels that have it
     design: str = "independent"  #: one of `DESIGNS`
-    batch: float = 0.2  #: rows per batch over coefficients
+    batch: Batch = 0.2  #: rows per batch over coefficients
     sizes: str = ""  #: unequal batches instead, such as "0.5, 14x0.05"
-    span: float = 3.0  #: rows over coefficients in all
-    features: int = 1000  #: the number N of coefficients, for numbers of rows
-    target: float = -2.0  #: logarithm (base 10) of the error to reach
-    look: int = 1  #: the batch whose landscape is shown, counted from 1
+    span: Span = 3.0  #: rows over coefficients in all
+    features: Annotated[int, Field(ge=1, le=10**9)] = 1000  #: N, for numbers of rows
+    target: Annotated[float, Field(ge=-12.0, le=1.0)] = -2.0  #: log10 of the error to reach
+    look: Annotated[int, Field(ge=1, le=MOST_BATCHES)] = 1  #: batch of the landscape, from 1
+
+    @field_validator("prior", "channel", "design")
+    @classmethod
+    def _named(cls, value: str, info: ValidationInfo) -> str:
+        named: dict[str, Container[str]] = {"prior": priors.by_name(), "design": DESIGNS}
+        if value not in named.get(str(info.field_name), channels.by_name()):
+            raise ValueError("no such name")
+        return value
+
+    @field_validator("sizes")
+    @classmethod
+    def _readable(cls, value: str) -> str:
+        if value and not _sizes(value):
+            raise ValueError("sizes that cannot be read")
+        return value
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Question:
@@ -64,16 +83,11 @@ class Question:
         >>> Question.of({"rho": "0.1", "noise": "x", "prior": "<script>"}).rho
         0.1
         """
-        kept: dict[str, Any] = {}
-        for each in fields(cls):
-            kind: type[str | float] = type(getattr(cls, each.name))
-            try:
-                value = kind(given[each.name])
-            except (KeyError, TypeError, ValueError, OverflowError):
-                continue
-            if _sound(each.name, value):
-                kept[each.name] = value
-        return cls(**kept)
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            wrong = {found["loc"][0] for found in error.errors()}
+            return cls(**{name: value for name, value in given.items() if name not in wrong})
 
     @classmethod
     def from_link(cls, query: str) -> Question:
@@ -84,7 +98,7 @@ class Question:
     @property
     def link(self) -> str:
         """The query of a link with the same question."""
-        return "?" + urlencode(asdict(self))
+        return "?" + urlencode(self.model_dump())
 
     @property
     def model(self) -> tuple[priors.ScalarPrior, channels.Channel]:
@@ -101,7 +115,8 @@ class Question:
     @property
     def stream(self) -> Question:
         """The question without what only changes how its answer is shown."""
-        return replace(self, features=1, target=0.0, look=1, span=0.5 if self.sizes else self.span)
+        span = 0.5 if self.sizes else self.span
+        return self.model_copy(update={"features": 1, "target": 0.0, "look": 1, "span": span})
 
     @property
     def batches(self) -> tuple[float, ...]:
@@ -174,31 +189,6 @@ class Question:
         return "\n".join(lines)
 
 
-_CHOICES: dict[str, Callable[[], Any]] = {
-    "prior": priors.by_name,
-    "channel": channels.by_name,
-    "design": lambda: DESIGNS,
-}
-_RANGES: dict[str, tuple[float, float]] = {
-    "rho": RHO,
-    "noise": NOISE,
-    "batch": BATCH,
-    "span": SPAN,
-    "features": (1, 10**9),
-    "target": (-12.0, 1.0),
-    "look": (1, MOST_BATCHES),
-}
-
-
-def _sound(name: str, value: Any) -> bool:
-    if name in _RANGES:
-        low, high = _RANGES[name]
-        return bool(low <= value <= high)
-    if name in _CHOICES:
-        return value in _CHOICES[name]()
-    return not value or bool(_sizes(value))
-
-
 def _sizes(text: str) -> tuple[float, ...]:
     """`0.5, 14x0.05` as fifteen sizes; empty if it cannot be read.
 
@@ -224,14 +214,6 @@ def _call(model: priors.ScalarPrior | channels.Channel) -> str:
     return f"{type(model).__name__}({', '.join(parts)})".replace("link=exp", "link='exp'")
 
 
-class ErrorCurve(NamedTuple):
-    """Curves of errors against rows over coefficients."""
-
-    alpha: Array
-    mse: Array
-    lam: Array
-
-
 Answer = TypeVar("Answer", bound=Callable[..., object])
 
 
@@ -242,14 +224,12 @@ def _by_stream(compute: Answer) -> Answer:
 
 
 @_by_stream
-def streamed(question: Question, best: bool = False) -> ErrorCurve:
+def streamed(question: Question, best: bool = False) -> theory.Curve:
     """The error of Mini-AMP, or the least possible one, after each batch."""
     prior, channel = question.model
     kind = theory.OptimalBatch if best else theory.ConvergedBatch
     batches = [kind(size, channel, **question.spectrum(size)) for size in question.batches]
-    laws = [law for law, _ in stream(theory.Law(prior), batches)]
-    mse, lam = np.array([(law.mse, law.lam) for law in laws]).T
-    return ErrorCurve(np.cumsum(question.batches), mse, lam)
+    return absorbed(theory.Law(prior), batches, Stop(), question.design)
 
 
 @_by_stream
@@ -311,9 +291,9 @@ def diagram(question: Question, size: int) -> theory.PhaseDiagram | None:
     noisy = "var" in channel.names
     if not noisy and "rho" not in prior.names:
         return None
-    shown = Question(question.prior, channel=question.channel)
-    own = replace(shown, rho=question.rho) if noisy else replace(shown, noise=question.noise)
-    return _diagram(own, noisy, size)
+    varied = {"noise"} if noisy else {"rho"}
+    own = question.model_dump(include={"prior", "channel", "rho", "noise"} - varied)
+    return _diagram(Question(**own), noisy, size)
 
 
 @lru_cache(KEPT)
@@ -321,10 +301,7 @@ def needed(question: Question) -> dict[str, float | None]:
     """Rows over coefficients until the target, by way of batching; None if not within sight."""
     target = 10.0**question.target
     curves = {"these batches": streamed(question), "best possible": streamed(question, True)}
-    found: dict[str, float | None] = {}
-    for name, curve in curves.items():
-        there = np.flatnonzero(curve.mse <= target)
-        found[name] = float(curve.alpha[there[0]]) if len(there) else None
+    found = {name: curve.reaches(target) for name, curve in curves.items()}
     prior, channel = question.model
     if target < theory.Law(prior).mse:
         more = question.spectrum(question.batches[0])

@@ -14,7 +14,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from miniamp.errors import MiniampError
 from miniamp.estimators import load
-from miniamp.report.draw import plotly, safe
+from miniamp.report.chart import plotly, safe
 from miniamp.report.facts import Facts
 from miniamp.report.page import above, below, card, charts, plotly_source, resource
 

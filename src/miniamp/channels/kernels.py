@@ -17,8 +17,9 @@ from miniamp.arrays import Array
 from miniamp.compiled import compiled, inlined, output_kernel
 
 _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
-_1_OVER_SQRT_PI = 1.0 / math.sqrt(math.pi)
 _1_OVER_SQRT_2 = math.sqrt(0.5)
+#: Beyond, h + u is a small difference of large numbers, and the fraction has converged.
+_FAR_WRONG = -4.0
 #: V that stands for none, as in `numerics.averages`.
 _V_FLOOR = 1e-30
 #: Where the integrand has fallen to this part of its peak, and the slope's share of it to this part
@@ -46,72 +47,17 @@ _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
 @inlined
-def hazard_curvature(margin: float, hazard: float) -> float:
-    """h (h + u); far on the wrong side by Laplace's continued fraction."""
-    if margin >= -6.0:
-        return hazard * (hazard + margin)
+def hazard(margin: float) -> tuple[float, float]:
+    """h = phi(u)/Phi(u) and h (h + u); far on the wrong side by Laplace's continued fraction."""
+    if margin >= _FAR_WRONG:
+        density = _SQRT_2_OVER_PI * math.exp(-0.5 * margin * margin)
+        ratio = density / math.erfc(-margin * _1_OVER_SQRT_2)
+        return ratio, ratio * (ratio + margin)
     tail = -margin
     for level in range(40, 1, -1):
         tail = level / tail - margin
     excess = 1.0 / tail
-    return (excess - margin) * excess
-
-
-#: Cody's rational approximations of erf up to 0.46875, and of erfc up to 4 and beyond: the
-#: numerator, and the denominator, whose first coefficient is 1.
-_ERF = (
-    (1.85777706184603153e-1, 3.16112374387056560e00, 1.13864154151050156e02,
-     3.77485237685302021e02, 3.20937758913846947e03),
-    (2.36012909523441209e01, 2.44024637934444173e02, 1.28261652607737228e03,
-     2.84423683343917062e03),
-)  # fmt: skip
-_ERFC = (
-    (2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e0,
-     6.61191906371416295e01, 2.98635138197400131e02, 8.81952221241769090e02,
-     1.71204761263407058e03, 2.05107837782607147e03, 1.23033935479799725e03),
-    (1.57449261107098347e01, 1.17693950891312499e02, 5.37181101862009858e02,
-     1.62138957456669019e03, 3.29079923573345963e03, 4.36261909014324716e03,
-     3.43936767414372164e03, 1.23033935480374942e03),
-)  # fmt: skip
-_FAR_ERFC = (
-    (1.63153871373020978e-2, 3.05326634961232344e-1, 3.60344899949804439e-1,
-     1.25781726111229246e-1, 1.60837851487422766e-2, 6.58749161529837803e-4),
-    (2.56852019228982242e00, 1.87295284992346725e00, 5.27905102951428412e-1,
-     6.05183413124413191e-2, 2.33520497626869185e-3),
-)  # fmt: skip
-
-
-@inlined
-def ratio(s: float, above: tuple[float, ...], below: tuple[float, ...]) -> float:
-    """The rational function of s with these coefficients, by Horner's rule."""
-    top, low = 0.0, 1.0
-    for coefficient in above:
-        top = top * s + coefficient
-    for coefficient in below:
-        low = low * s + coefficient
-    return top / low
-
-
-@inlined
-def erfcx(x: float) -> float:
-    """exp(x^2) erfc(x), to a few units in the last place, by Cody's rational approximations.
-
-    W. J. Cody, Rational Chebyshev approximations for the error function, Math. Comp. 23 (1969).
-    SciPy's own cannot be called from a kernel that is kept on disk: its address changes.
-    """
-    z = abs(x)
-    if z <= 0.46875:
-        return math.exp(z * z) * (1.0 - x * ratio(z * z, _ERF[0], _ERF[1]))
-    if z <= 4.0:
-        right = ratio(z, _ERFC[0], _ERFC[1])
-    else:
-        s = 1.0 / (z * z)
-        right = (_1_OVER_SQRT_PI - s * ratio(s, _FAR_ERFC[0], _FAR_ERFC[1])) / z
-    if x >= 0.0:
-        return right
-    # exp(z^2) in two factors: rounding z^2 alone would cost z^2 units in the last place.
-    coarse = math.floor(z * 16.0) / 16.0
-    return 2.0 * math.exp(coarse * coarse) * math.exp((z - coarse) * (z + coarse)) - right
+    return excess - margin, (excess - margin) * excess
 
 
 @output_kernel
@@ -132,9 +78,9 @@ def probit(y: Array, omega: Array, V: Array, parameters: Array, g: Array, curvat
     for m in range(len(y)):
         scale = math.sqrt(parameters[m * step, 0] + V[m])
         margin = y[m] * omega[m] / scale
-        hazard = _SQRT_2_OVER_PI / erfcx(-margin * _1_OVER_SQRT_2)
-        g[m] = y[m] * hazard / scale
-        curvature[m] = hazard_curvature(margin, hazard) / (scale * scale)
+        pull, bend = hazard(margin)
+        g[m] = y[m] * pull / scale
+        curvature[m] = bend / (scale * scale)
 
 
 @inlined

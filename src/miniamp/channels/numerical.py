@@ -174,6 +174,10 @@ class Numerical(Channel):
         if not isinstance(self.support, str):
             full = (*shape, len(self.support))
             return np.broadcast_to(self.support, full), np.ones(full)
+        return self._continuous(omega, V)
+
+    def _continuous(self, omega: Array, V: Array, fine: bool = False) -> tuple[Array, Array]:
+        """Nodes over y for omega and V (..., 1); `fine` ones suit any z that is known."""
         width = np.sqrt(V) + self.scale
 
         def at(t: Array) -> tuple[Array, Array]:
@@ -185,7 +189,7 @@ class Numerical(Channel):
         # Outwards from the middle: a y far beyond all mass takes the quadrature its longest.
         for reach in (3.0, 5.0, 10.0):
             coarse = np.linspace(-reach, reach, 81) * (1.0 if self.support == "real" else 4.0)
-            t = coarse + np.zeros((*shape, 1))
+            t = coarse + np.zeros(omega.shape)
             y, jacobian = at(t)
             height = self.log_partition(y, omega, V) + np.log(jacobian)
             if (height[..., [0, -1]] < height.max(axis=-1, keepdims=True) - _DROP).all():
@@ -194,8 +198,11 @@ class Numerical(Channel):
         gap = coarse[1] - coarse[0]
         low = np.where(alive, t, np.inf).min(axis=-1, keepdims=True) - gap
         high = np.where(alive, t, -np.inf).max(axis=-1, keepdims=True) + gap
-        y, jacobian = at(low + (high - low) * np.linspace(0.0, 1.0, _OUTCOMES))
-        return y, jacobian * (high - low) / (_OUTCOMES - 1)
+        number = _OUTCOMES
+        if fine:
+            number = int(np.clip(np.max((high - low) * width) / (FINE * self.scale), 401, 2001))
+        y, jacobian = at(low + (high - low) * np.linspace(0.0, 1.0, number))
+        return y, jacobian * (high - low) / (number - 1)
 
     def row_fisher(self, mse: Array, power: float) -> Array:
         """E g^2 by sums over omega, z and y, which share their nodes.
@@ -203,7 +210,11 @@ class Numerical(Channel):
         For `y = abs(z) + noise` it takes 0.04 to 0.7 s for one value, where the theory's average
         over rows takes 2 to 20 s and is off by 1e-4 to 7e-3.
         """
-        y, weights = self._all_outcomes(power)
+        if self.support in ("real", "positive"):
+            found = self._continuous(np.zeros((1, 1)), np.full((1, 1), power), fine=True)
+        else:
+            found = self.outcomes(np.zeros(1), power)
+        y, weights = (a[0] for a in found)
         half = np.ceil(REACH * np.sqrt(2.0 * power) / (FINE * self.scale))
         z = FINE * self.scale * np.arange(-half, half + 1.0)
         wide = np.max(mse) > np.square(0.5 * self.scale)
@@ -243,20 +254,6 @@ class Numerical(Channel):
     def _likelihood(self, y: Array, z: Array) -> Array:
         with np.errstate(all="ignore"):
             return np.asarray(np.exp(self.log_likelihood(y, z[:, None])))
-
-    def _all_outcomes(self, power: float) -> tuple[Array, Array]:
-        """Values and weights of y under z ~ N(0, power), fine enough for any z that is known."""
-        y, weights = (a[0] for a in self.outcomes(np.zeros(1), power))
-        if self.support not in ("real", "positive"):
-            return y, weights
-        width = np.sqrt(power) + self.scale
-        real = self.support == "real"
-        ends = np.arcsinh(y[[0, -1]] / width) if real else np.log(y[[0, -1]])
-        number = int(np.clip((ends[1] - ends[0]) * width / (FINE * self.scale), 401, 2001))
-        t = np.linspace(float(ends[0]), float(ends[1]), number)
-        step = t[1] - t[0]
-        y, slope = (width * np.sinh(t), width * np.cosh(t)) if real else (np.exp(t), np.exp(t))
-        return y, step * slope
 
     def _counts(self, omega: Array, V: Array) -> tuple[Array, Array]:
         most = 32

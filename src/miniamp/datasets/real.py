@@ -5,11 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
@@ -25,8 +22,6 @@ from miniamp.errors import InvalidInputError
 VARIABLE = "MINIAMP_DATA"
 #: A scipy CSR array (documents, words).
 Counts: TypeAlias = sp.csr_array
-#: Words of two or more letters, digits or underscores, in lower case.
-_WORD = re.compile(r"\b\w\w+\b")
 
 
 class MissingDataError(InvalidInputError, FileNotFoundError):
@@ -134,7 +129,6 @@ def load_newsgroups(
     *,
     stop_words: bool = True,
     weighting: str = "tf-idf",
-    text_only: bool = False,
 ) -> Labelled:
     """All posts of some hierarchies, training and test set together, as sparse word features.
 
@@ -152,8 +146,6 @@ def load_newsgroups(
     weighting : "tf-idf", "log" or "counts"
         "tf-idf": the paper's, every document rescaled to maximum 1. "log": (1 + log count) times
         log inverse frequency, every document of length 1; the recipe that clusters best. "counts".
-    text_only : bool
-        Whether to cut the header (From, Organization, ...), keeping only what was written.
 
     Returns
     -------
@@ -180,17 +172,16 @@ def load_newsgroups(
         )
     chosen = np.flatnonzero(np.isin(tops, list(hierarchies)))
     y = np.array([list(hierarchies).index(tops[i]) for i in chosen])
-    # A header ends at the first empty line.
-    bodies = (texts[i].partition("\n\n")[2] if text_only else texts[i] for i in chosen)
-    left_out = frozenset[str]() if stop_words else _english_stop_words()
-    X, features = count_words(bodies, words, left_out)
+    X, features = count_words((texts[i] for i in chosen), words, stop_words)
     return Labelled(WEIGHTINGS[weighting](X), y, tuple(hierarchies), features)
 
 
 def count_words(
-    texts: Iterable[str], words: int, left_out: frozenset[str] = frozenset()
+    texts: Iterable[str], words: int, stop_words: bool = True
 ) -> tuple[Counts, tuple[str, ...]]:
     """Counts (documents, words) of the most frequent words, as CSR, and those words.
+
+    Words have two or more letters, digits or underscores, and are in lower case.
 
     Examples
     --------
@@ -199,20 +190,13 @@ def count_words(
     (array([[1., 2.],
            [2., 0.]]), ('green', 'red'))
     """
-    documents = [Counter(_WORD.findall(text.lower())) for text in texts]
-    totals: Counter[str] = Counter()
-    for document in documents:
-        totals.update(document)
-    ranked = sorted((-n, word) for word, n in totals.items() if word not in left_out)
-    features = tuple(sorted(word for _, word in ranked[:words]))
-    place = {word: i for i, word in enumerate(features)}
-    rows = [[(place[w], n) for w, n in sorted(d.items()) if w in place] for d in documents]
-    pairs = np.array(list(chain.from_iterable(rows)) or np.zeros((0, 2)), dtype=np.float64)
-    starts = np.cumsum([0, *map(len, rows)], dtype=np.int32)  # scikit-learn takes no 64-bit ones
-    X = sp.csr_array(
-        (pairs[:, 1], pairs[:, 0].astype(np.int32), starts), shape=(len(rows), len(features))
-    )
-    return X, features
+    text = checks.needed("sklearn.feature_extraction.text", "counting words")
+    counter = text.CountVectorizer(stop_words=None if stop_words else "english", dtype=np.float64)
+    counts = counter.fit_transform(texts)
+    # Of words that are equally frequent the first in the alphabet.
+    often = np.sort(np.argsort(-np.ravel(counts.sum(axis=0)), kind="stable")[:words])
+    found = sp.csr_array(counts[:, often]).sorted_indices()
+    return found, tuple(counter.get_feature_names_out()[often])
 
 
 def tf_idf(counts: Counts) -> Counts:
@@ -281,8 +265,3 @@ def _posts_from_scikit_learn() -> tuple[list[str], list[str]]:
         fetcher = "sklearn.datasets.fetch_20newsgroups(subset='all')"
         raise missing("20 newsgroups", "20newsgroups.jsonl.gz", fetcher) from error
     return list(found.data), [found.target_names[i] for i in found.target]
-
-
-def _english_stop_words() -> frozenset[str]:
-    text = checks.needed("sklearn.feature_extraction.text", "leaving out stop words")
-    return frozenset(text.ENGLISH_STOP_WORDS)

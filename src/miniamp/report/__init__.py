@@ -1,4 +1,20 @@
-"""Reports: one HTML page per fit, and each of its plots for papers (extra: report)."""
+"""Reports: one HTML page per fit, and each of its plots for papers (extra: report).
+
+Every plot takes a fitted estimator, draws on matplotlib axes (new ones unless `ax` is given) and
+returns them.
+
+Examples
+--------
+>>> import numpy as np
+>>> from miniamp import MiniAMPRegressor, report
+>>> X = np.random.default_rng(0).normal(size=(160, 2))
+>>> model = MiniAMPRegressor(batch_size=40).fit(X, X[:, 0])
+>>> for plot in (report.plot_coverage, report.plot_residuals, report.plot_health):
+...     print(plot(model).get_ylabel())
+share of outcomes inside
+residual, standardised
+observed / expected
+"""
 
 from miniamp.report.calibration import (
     plot_balance,

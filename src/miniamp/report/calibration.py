@@ -6,8 +6,7 @@ import numpy as np
 
 from miniamp.arrays import Array
 from miniamp.estimators.scoring import VALUE_BINS, WIDEST_VALUE
-from miniamp.report.chart import Axis, Cells, Chart, Series, nothing
-from miniamp.report.draw import plotted
+from miniamp.report.chart import Axis, Cells, Chart, Series, nothing, plotted
 from miniamp.report.facts import Facts
 from miniamp.report.stream import FEW
 
@@ -21,15 +20,6 @@ def plot_balance(facts: Facts) -> Chart:
     """Draw observed against predicted error, one point per batch; returns the axes.
 
     Points lie on the diagonal, up to chance, where the model is right.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from miniamp import MiniAMPRegressor
-    >>> X = np.random.default_rng(0).normal(size=(160, 2))
-    >>> model = MiniAMPRegressor(batch_size=40).fit(X, X[:, 0])
-    >>> plot_balance(model).get_xlabel()
-    'predicted error'
     """
     V, E, rows = (facts.column(name) for name in ("expected_error", "error", "rows"))
     used = np.isfinite(V) & np.isfinite(E)
@@ -54,15 +44,6 @@ def plot_coverage(facts: Facts) -> Chart:
     """Draw the coverage of a regressor's intervals against their level; returns the axes.
 
     Every batch is predicted before it is learned from. Bars are two standard deviations of chance.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from miniamp import MiniAMPRegressor
-    >>> X = np.random.default_rng(0).normal(size=(160, 2))
-    >>> model = MiniAMPRegressor(batch_size=40).fit(X, X[:, 0])
-    >>> plot_coverage(model).get_xlabel()
-    'level of the interval'
     """
     level, inside, chance = coverage_points(facts)
     hover = "%{x:.0%} intervals contain %{y:.1%}"
@@ -94,15 +75,6 @@ def plot_reliability(facts: Facts) -> Chart:
     """Draw the reliability diagram of a classifier; returns the axes.
 
     Every batch is predicted before it is learned from. Bars are two standard deviations of chance.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from miniamp import MiniAMPClassifier
-    >>> X = np.random.default_rng(0).normal(size=(160, 2))
-    >>> model = MiniAMPClassifier(batch_size=40).fit(X, X[:, 0] > 0.0)
-    >>> plot_reliability(model).get_xlabel()
-    'predicted probability of a class'
     """
     given, came, chance, counts = reliability_points(facts)
     texts = [f"{int(count):,} predictions" for count in counts]
@@ -135,15 +107,6 @@ def plot_residuals(facts: Facts) -> Chart:
     Points are means of the residuals of rows with similar predictions, bars their standard
     deviations: a curve means a relation that is not linear, bars of different lengths a noise that
     depends on the prediction.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from miniamp import MiniAMPRegressor
-    >>> X = np.random.default_rng(0).normal(size=(160, 2))
-    >>> model = MiniAMPRegressor(batch_size=40).fit(X, X[:, 0])
-    >>> plot_residuals(model).get_xlabel()
-    'prediction, standardised'
     """
     count, total, square = facts.tally.residuals.T
     used = count > 0.0
@@ -170,15 +133,6 @@ def plot_confusion(facts: Facts) -> Chart:
     """Draw the confusion matrix of a classifier; returns the axes.
 
     Every batch is predicted before it is learned from. Shares are those of a true class.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from miniamp import MiniAMPClassifier
-    >>> X = np.random.default_rng(0).normal(size=(160, 2))
-    >>> model = MiniAMPClassifier(batch_size=40).fit(X, X[:, 0] > 0.0)
-    >>> plot_confusion(model).get_ylabel()
-    'true class'
     """
     counts = facts.tally.confusion[:MOST_CLASSES, :MOST_CLASSES]
     if not counts.any():
@@ -203,15 +157,6 @@ def plot_roc(facts: Facts) -> Chart:
     """Draw the ROC curve of a classifier, one per class where there are several; returns the axes.
 
     Every batch is predicted before it is learned from.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from miniamp import MiniAMPClassifier
-    >>> X = np.random.default_rng(0).normal(size=(160, 2))
-    >>> model = MiniAMPClassifier(batch_size=40).fit(X, X[:, 0] > 0.0)
-    >>> plot_roc(model).get_xlabel()
-    'false positives'
     """
     area = facts.tally.auc
     if area is None:

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array
-from miniamp.report.chart import HEIGHT, Axis, Bars, Chart, Series, nothing
-from miniamp.report.draw import plotted
+from miniamp.report.chart import HEIGHT, Axis, Bars, Chart, Series, nothing, plotted
 from miniamp.report.facts import Facts
 
 #: Features shown, and groups (classes, clusters): more could not be read.
@@ -117,15 +116,6 @@ def plot_inclusion(facts: Facts) -> Chart:
     """Draw inclusion probabilities, sorted; returns the axes.
 
     Needs a prior with a spike at zero, such as prior="sparse".
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from miniamp import MiniAMPRegressor
-    >>> X = np.random.default_rng(0).normal(size=(90, 4))
-    >>> model = MiniAMPRegressor("sparse").fit(X, X[:, 1] + 0.1 * X[:, 2])
-    >>> plot_inclusion(model).get_ylabel()
-    'inclusion probability'
     """
     if facts.included is None:
         received = "a prior under which no coefficient is exactly zero"

@@ -49,7 +49,6 @@ class Facts:
     summary: Summary  #: the table of coefficients or centres
     units: Array  #: (2, N) centre and scale of each feature; empty for a clustering
     origin: dict[str, object]  #: source and target, where the command line wrote them down
-    forecast: Given = None  #: a curve to be drawn beside the error
 
     @classmethod
     def of(cls, estimator: object) -> Self:

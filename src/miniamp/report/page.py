@@ -15,14 +15,12 @@ import numpy as np
 
 import miniamp
 from miniamp import checks
-from miniamp.arrays import Given
 from miniamp.estimators.describe import latest, mean_over_rows
 from miniamp.estimators.summary import TITLES
 from miniamp.estimators.summary import shown as number
-from miniamp.report.chart import PAGE, Chart, NothingToDrawError
+from miniamp.report.chart import PAGE, Chart, NothingToDrawError, plotly, safe
 from miniamp.report.choices import choices
 from miniamp.report.coefficients import overlapping
-from miniamp.report.draw import plotly, safe
 from miniamp.report.facts import Facts, lead
 
 #: Rows of the table of batches: the latest ones.
@@ -47,7 +45,6 @@ def write_report(
     path: str | os.PathLike[str],
     *,
     title: str | None = None,
-    forecast: Given = None,
 ) -> Path:
     """Write one HTML file that shows how the fit went, and return its path.
 
@@ -64,9 +61,6 @@ def write_report(
         The file; written whole or not at all.
     title : str, optional
         The heading.
-    forecast : pair (rows, errors), optional
-        An error that was predicted, against rows seen, to be drawn beside the observed one; the
-        theory's own prediction is there without it.
 
     Examples
     --------
@@ -80,7 +74,7 @@ def write_report(
     >>> "Prediction error by batch" in text
     True
     """
-    facts = replace(Facts.of(estimator), forecast=forecast)
+    facts = Facts.of(estimator)
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
         raise checks.refuse(

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 
-from miniamp import checks
-from miniamp.arrays import Array, Given
-from miniamp.report.chart import Axis, Chart, Series, nothing, on_page
-from miniamp.report.draw import plotted
+from miniamp.report.chart import Axis, Chart, Series, nothing, on_page, plotted
 from miniamp.report.facts import PAYS, Facts
 
 #: There is nothing to show over time.
@@ -45,7 +40,7 @@ def _is_stream(facts: Facts) -> bool:
 
 
 @plotted(10)
-def plot_error(facts: Facts, forecast: Given = None) -> Chart:
+def plot_error(facts: Facts) -> Chart:
     """Draw the prediction error per batch beside the predicted error; returns the axes.
 
     Every batch is predicted before it is learned from. For a clustering: the variance of samples
@@ -57,8 +52,6 @@ def plot_error(facts: Facts, forecast: Given = None) -> Chart:
         A MiniAMPRegressor, MiniAMPClassifier or MiniAMPClusterer.
     ax : matplotlib axes, optional
         Where to draw; new ones by default.
-    forecast : pair (rows, errors), optional
-        A curve that was predicted, against rows seen.
 
     Examples
     --------
@@ -90,9 +83,6 @@ def plot_error(facts: Facts, forecast: Given = None) -> Chart:
             Series(name, before[sound], facts.column(c)[sound]) for name, c in named if facts.has(c)
         ]
         x, y, title = "rows seen before the batch", facts.error_name, "Prediction error by batch"
-    forecast = facts.forecast if forecast is None else forecast
-    if forecast is not None:
-        drawn.append(Series("forecast", *_pair(forecast)))
     drawn = [replace(s, x=s.x[np.isfinite(s.y)], y=s.y[np.isfinite(s.y)]) for s in drawn]
     drawn = [series for series in drawn if len(series.y)]
     if not drawn:
@@ -100,18 +90,6 @@ def plot_error(facts: Facts, forecast: Given = None) -> Chart:
     return Chart(
         title, _about_error(facts, drawn), Axis(x), Axis(y, [s.y for s in drawn]), drawn, wide=True
     )
-
-
-def _pair(forecast: Given) -> tuple[Array, Array]:
-    try:
-        rows, errors = (np.asarray(part, dtype=float) for part in cast(Iterable[Given], forecast))
-    except (TypeError, ValueError):
-        rows = errors = np.zeros((0, 0))
-    if rows.ndim != 1 or rows.shape != errors.shape:
-        expected = "a pair (rows, errors) of equally long sequences of numbers"
-        remedy = "leave it out: the theory's own curve is drawn without it"
-        raise checks.refuse("forecast", f"{forecast!r:.40}", expected, remedy)
-    return rows, errors
 
 
 def _about_error(facts: Facts, drawn: list[Series]) -> str:
@@ -136,15 +114,6 @@ def plot_health(facts: Facts) -> Chart:
     One curve compares the residuals of a batch with the error bars it was fitted with; the other
     compares errors on rows that were not seen yet with what was predicted. Both are 1 in a sound
     model, up to chance.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from miniamp import MiniAMPRegressor
-    >>> X = np.random.default_rng(0).normal(size=(160, 2))
-    >>> model = MiniAMPRegressor(batch_size=40).fit(X, X[:, 0])
-    >>> plot_health(model).get_ylabel()
-    'observed / expected'
     """
     labels = facts.task == "classification"
     unseen = "Brier score, unseen rows" if labels else "squared error, unseen rows"
@@ -181,17 +150,7 @@ def sound_band(facts: Facts) -> tuple[float, float]:
 
 @plotted(70, _is_stream)
 def plot_variance(facts: Facts) -> Chart:
-    """Draw the mean posterior variance of a coefficient per batch; returns the axes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from miniamp import MiniAMPRegressor
-    >>> X = np.random.default_rng(0).normal(size=(160, 2))
-    >>> model = MiniAMPRegressor(batch_size=40).fit(X, X[:, 0])
-    >>> plot_variance(model).get_ylabel()
-    'mean posterior variance'
-    """
+    """Draw the mean posterior variance of a coefficient per batch; returns the axes."""
     drawn = _by_rows(facts, posterior="mean_variance", theory="theory_variance")
     if not drawn:
         expected = "a fitted MiniAMPRegressor or MiniAMPClassifier"
@@ -207,17 +166,7 @@ def plot_variance(facts: Facts) -> Chart:
 
 @plotted(80, lambda facts: _is_stream(facts) and facts.task != "clustering")
 def plot_hyper_parameters(facts: Facts) -> Chart:
-    """Draw the learned parameters of prior and noise after each batch; returns the axes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from miniamp import MiniAMPRegressor
-    >>> X = np.random.default_rng(0).normal(size=(160, 2))
-    >>> model = MiniAMPRegressor(batch_size=40).fit(X, X[:, 0])
-    >>> plot_hyper_parameters(model).get_ylabel()
-    'value'
-    """
+    """Draw the learned parameters of prior and noise after each batch; returns the axes."""
     drawn = []
     for name, value in facts.history[-1].items():
         if not name.startswith(("prior_", "noise_")) and name != "noise":

@@ -108,9 +108,7 @@ def text_table(cells: Sequence[Sequence[str]]) -> str:
     )
 
 
-def generalisation_error(
-    prior: Given, channel: Given, curve: Curve, true_channel: Given = None
-) -> Array:
+def generalisation_error(prior: Given, channel: Given, curve: Curve) -> Array:
     """The expected error on a new row, at every point of a curve.
 
     For channels with classes the probability that the likelier class is wrong, for others the mean
@@ -122,8 +120,6 @@ def generalisation_error(
         What is believed, as for the curve.
     curve : Curve
         From `learning_curve`, `online_curve` or another of these.
-    true_channel : Channel, optional
-        What rows are drawn from, if another channel.
 
     Returns
     -------
@@ -139,36 +135,31 @@ def generalisation_error(
     """
     checked_prior("prior", prior)
     channel = checked_channel("channel", channel)
-    true = channel if true_channel is None else checked_channel("true_channel", true_channel)
     if not isinstance(curve, Curve):
         raise checks.refuse(
             "curve", type(curve).__name__, "a Curve", "make one with theory.learning_curve"
         )
     rows = zip(curve.mse, curve.variance, curve.overlap, curve.power, strict=True)
-    return np.array([_error(channel, true, *(float(v) for v in row)) for row in rows])
+    return np.array([_error(channel, *(float(v) for v in row)) for row in rows])
 
 
-def _error(
-    channel: Channel, true: Channel, mse: float, variance: float, overlap: float, power: float
-) -> float:
+def _error(channel: Channel, mse: float, variance: float, overlap: float, power: float) -> float:
     # Given the prediction omega, z ~ N(omega m/q, E - (q - m)^2/q); see TypicalBatch.
     ratio = overlap / power if power > 0.0 else 0.0
     V = mse - ((power - overlap) ** 2 / power if power > 0.0 else 0.0)
-    closed = true.label_error(ratio * np.sqrt(max(power, 0.0)), max(V, 0.0))
-    classes = channel.predicts_probabilities and true.predicts_probabilities
-    if closed is not None and classes:
+    closed = channel.label_error(ratio * np.sqrt(max(power, 0.0)), max(V, 0.0))
+    if closed is not None and channel.predicts_probabilities:
         return closed
-    shifts = channel.shift_invariant and true.shift_invariant
-    if shifts:
-        return float(np.squeeze(true.predict(0.0, mse)[1]))
-    omega, weights = forecast_rule((channel, true), power, min(variance, V))
-    if classes:
+    if channel.shift_invariant:
+        return float(np.squeeze(channel.predict(0.0, mse)[1]))
+    omega, weights = forecast_rule((channel,), power, min(variance, V))
+    if channel.predicts_probabilities:
         guess = np.argmax(channel.predict_proba(omega, variance), axis=-1)
-        chances = true.predict_proba(ratio * omega, V)
+        chances = channel.predict_proba(ratio * omega, V)
         wrong = chances.sum(axis=-1) - np.take_along_axis(chances, guess[:, None], axis=-1)[:, 0]
         return float(weights @ wrong)
     mean = channel.predict(omega, variance)[0]
-    true_mean, true_variance = true.predict(ratio * omega, V)
+    true_mean, true_variance = channel.predict(ratio * omega, V)
     return float(weights @ (true_variance + np.square(mean - true_mean)))
 
 

@@ -10,7 +10,7 @@ from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.theory.balance import Balance
-from miniamp.theory.limits import learning_curve, mmse_curve
+from miniamp.theory.limits import learning_curve
 from miniamp.theory.output import output_channel
 from miniamp.theory.potential import mutual_information, observation_entropy, reached
 from miniamp.theory.scalar import scalar_channel
@@ -49,7 +49,6 @@ def information_curve(
     channel: Channel,
     alpha_b: Given,
     batches: int,
-    optimal: bool = False,
     design: Spectrum | None = None,
 ) -> InformationCurve:
     """What each batch of a stream adds about the coefficients, and what is thrown away after it.
@@ -63,8 +62,6 @@ def information_curve(
     ----------
     prior, channel, alpha_b, batches, design
         As for `learning_curve`.
-    optimal : bool
-        Take exact inference on each batch (`mmse_curve`) in place of Mini-AMP.
 
     Examples
     --------
@@ -73,9 +70,7 @@ def information_curve(
     >>> curve.gained.round(4), curve.discarded.round(4)
     (array([0.5416, 0.4283, 0.3374]), array([0.2642, 0.1819, 0.1236]))
     """
-    curve = (mmse_curve if optimal else learning_curve)(
-        prior, channel, alpha_b, batches=batches, design=design
-    )
+    curve = learning_curve(prior, channel, alpha_b, batches=batches, design=design)
     scalar, alpha = scalar_channel(prior), float(curve.alpha[0])
     before = np.concatenate([[0.0], curve.lam[:-1]])
     both = np.array(
@@ -94,9 +89,7 @@ def _noise_entropy(channel: Channel, power: float) -> float:
     return observation_entropy(output_channel(channel, power))
 
 
-def expected_log_evidence(
-    prior: Given, channel: Channel, alpha: Given, lam: Given = 0.0, optimal: bool = False
-) -> float:
+def expected_log_evidence(prior: Given, channel: Channel, alpha: Given, lam: Given = 0.0) -> float:
     """E log p(y | rows before) of a batch of alpha N i.i.d. rows, per coefficient, in nats.
 
     The replica free energy of the batch with its sign changed, minus phi_k of the marginals kept
@@ -110,8 +103,6 @@ def expected_log_evidence(
         Rows of the batch over coefficients.
     lam : float
         Precision before the batch.
-    optimal : bool
-        At the fixed point of exact inference rather than that of AMP.
 
     Examples
     --------
@@ -122,16 +113,14 @@ def expected_log_evidence(
     """
     alpha = checks.number("alpha", alpha, above=0.0)
     lam = checks.number("lam", lam, least=0.0)
-    mse = reached(Balance(prior, channel, lam), alpha, optimal).mse
+    mse = reached(Balance(prior, channel, lam), alpha, optimal=False).mse
     scalar = scalar_channel(prior)
     both = float(mutual_information(prior, channel, mse, alpha, lam))
     noise = _noise_entropy(channel, scalar.power)
     return -(both - float(scalar.information(lam))) - alpha * noise
 
 
-def y_mmse(
-    prior: Given, channel: Channel, alpha: Given, lam: Given = 0.0, optimal: bool = True
-) -> float:
+def y_mmse(prior: Given, channel: Channel, alpha: Given, lam: Given = 0.0) -> float:
     """The error of z = Phi_mu . x on a row that has been seen: the y-MMSE of a Gaussian channel.
 
         y_MMSE = MMSE/(1 + MMSE/Delta),    di/d(1/Delta) = (alpha/2) y_MMSE (I-MMSE)
@@ -145,8 +134,6 @@ def y_mmse(
     ----------
     prior, channel, alpha, lam
         As for `expected_log_evidence`.
-    optimal : bool
-        At the fixed point of exact inference, else that of AMP.
 
     Examples
     --------
@@ -156,7 +143,7 @@ def y_mmse(
     """
     alpha = checks.number("alpha", alpha, above=0.0)
     balance = Balance(prior, channel, checks.number("lam", lam, least=0.0))
-    mse = reached(balance, alpha, optimal).mse
+    mse = reached(balance, alpha, optimal=True).mse
     return mse * (1.0 - mse * float(balance.output.delta(mse))) if mse > 0.0 else 0.0
 
 

@@ -55,13 +55,13 @@ PLACES = 6
 PATIENCE = 8.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sizes:
-    """A way to cut a stream: batch sizes over coefficients, rows in all, and the error reached."""
+    """A way to cut a stream, and what it leads to."""
 
     name: str
-    sizes: tuple[float, ...]
-    mse: float
+    sizes: tuple[float, ...]  #: rows of each batch over coefficients, in order
+    mse: float  #: the error after the last batch
     reached: bool = True  #: whether the target is met, where there is one
 
     @property
@@ -71,27 +71,18 @@ class Sizes:
 
 
 @dataclass(frozen=True, eq=False)
-class Schedule:
+class Schedule(Sizes):
     """The best sequence of batch sizes, beside other ways to cut the same rows. Print it."""
 
-    sizes: tuple[float, ...]  #: rows of each batch over coefficients, in order
-    mse: float  #: the error after the last batch
-    largest: float  #: the limit on a batch
-    target: float | None  #: the error that was to be reached, and
-    reached: bool  #: whether it is met
-    curve: Curve = field(repr=False)  #: the predicted error after each batch
+    largest: float = np.inf  #: the limit on a batch
+    target: float | None = None  #: the error that was to be reached
+    curve: Curve = field(kw_only=True, repr=False)  #: the predicted error after each batch
     #: Equal batches of every size within the limit, and all rows at once, which ignores it: no
     #: equal batches do better than the schedule, and no schedule better than all rows at once.
-    others: tuple[Sizes, ...] = field(repr=False)
-
-    @property
-    def rows(self) -> float:
-        """Rows over coefficients in all."""
-        return float(sum(self.sizes))
+    others: tuple[Sizes, ...] = field(kw_only=True, repr=False)
 
     def rows_of_table(self) -> list[tuple[str, ...]]:
         """The table's cells, as text."""
-        best = Sizes("> schedule", self.sizes, self.mse, self.reached)
         return [
             (
                 way.name,
@@ -100,7 +91,7 @@ class Schedule:
                 f"{way.rows:.4g}" if way.reached else "out of reach",
                 f"{way.mse:.3g}",
             )
-            for way in (best, *self.others)
+            for way in (self, *self.others)
         ]
 
     @property
@@ -188,7 +179,8 @@ def schedule(
     mse = float(curve.mse[-1])
     reached = goal is None or mse <= goal * (1.0 + 1e-9)
     others = ways.others(sum(sizes), cap, most if reached else float(limit or most))
-    return Schedule(tuple(sizes), mse, cap, goal, reached, curve, others)
+    name, cut = "> schedule", tuple(sizes)
+    return Schedule(name, cut, mse, reached, cap, goal, curve=curve, others=others)
 
 
 class _Ways:

@@ -124,14 +124,6 @@ class Spectrum:
         weights = weights / weights.sum() * min(1.0, alpha)
         return cls._of(squares * alpha / float(weights @ squares), weights, alpha)
 
-    @classmethod
-    def iid(cls, alpha: Given) -> Spectrum:
-        """alpha N rows of independent entries of variance 1/N: what no design at all means."""
-        alpha = checks.number("alpha", alpha, above=0.0)
-        made = _Independent.__new__(_Independent)
-        made._set(np.ones(1), np.array([alpha]), alpha)
-        return made
-
     def __repr__(self) -> str:
         kappa = np.sqrt(self.squares.max() / self.squares.min())
         return f"Spectrum(alpha={self.alpha:g}, condition number {kappa:.3g})"
@@ -160,16 +152,6 @@ class Spectrum:
         )
         t = np.exp(log_t)
         return t - least, ((weights * squares) / (above + t[:, None])).sum(axis=1)
-
-
-class _Independent(Spectrum):
-    """The spectrum of i.i.d. rows, whose gain has a closed form for every channel."""
-
-    def gain(self, channel: Given, power: float) -> RowGain:
-        return output_channel(channel, power)
-
-    def __repr__(self) -> str:
-        return f"Spectrum.iid(alpha={self.alpha:g})"
 
 
 class SpectralGain(RowGain):

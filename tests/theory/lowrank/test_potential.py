@@ -7,7 +7,7 @@ import pytest
 
 from miniamp import absorb, priors
 from miniamp.theory import lowrank
-from miniamp.theory.lowrank import ConvergedColumns, LabelLaw, Mixture, Pair, mixture_free_energy
+from miniamp.theory.lowrank import ConvergedColumns, LabelLaw
 from miniamp.theory.lowrank.curves import CONVERGED
 
 
@@ -21,16 +21,14 @@ def gradient(phi: object, at: np.ndarray, step: float = 1e-5) -> np.ndarray:
 
 @pytest.mark.parametrize(("R", "noise", "alpha_b"), [(5, 0.1, 0.5), (2, 0.3, 0.8), (8, 0.05, 0.2)])
 def test_stationary_at_the_fixed_points_of_a_stream(R: int, noise: float, alpha_b: float) -> None:
-    mixture = Mixture(R, noise)
-    before = LabelLaw(mixture)
+    before = LabelLaw(R, noise)
     for _ in range(4):
         after, _info = absorb(before, ConvergedColumns(alpha_b))
         lam = np.array([after.a, after.columns / R])
-        previous = Pair(before.a, before.columns / R)
         point = np.concatenate([lam / (noise + lam), lam])
 
-        def phi(x: np.ndarray, previous: Pair = previous) -> float:
-            return mixture_free_energy(mixture, Pair(*x[:2]), Pair(*x[2:]), alpha_b, previous)
+        def phi(x: np.ndarray, law: LabelLaw = before) -> float:
+            return law.free_energy(x[:2], x[2:], law.lam, alpha_b)
 
         assert np.abs(gradient(phi, point)).max() < 1e-6
         before = after
@@ -38,19 +36,19 @@ def test_stationary_at_the_fixed_points_of_a_stream(R: int, noise: float, alpha_
 
 def test_without_the_factor_alpha_nothing_is_stationary() -> None:
     """Errata L8: as printed, the derivative in the overlap of U is about -1.2."""
-    mixture = Mixture(5, 0.1)
-    after, _ = absorb(LabelLaw(mixture), ConvergedColumns(0.5))
-    lam = Pair(after.a, after.columns / 5)
-    M_U = Pair(*(x / (0.1 + x) for x in lam))
+    law = LabelLaw(5, 0.1)
+    after, _ = absorb(law, ConvergedColumns(0.5))
+    lam = np.array([after.a, after.columns / 5])
+    M_U = lam / (0.1 + lam)
 
     def printed(a: float) -> float:
-        moved = Pair(a, M_U.uniform + a - M_U.broken)
-        with_alpha = mixture_free_energy(mixture, moved, lam, 0.5)
-        without = mixture_free_energy(mixture, moved, lam, 0.0)
+        moved = np.array([a, M_U[1] + a - M_U[0]])
+        with_alpha = law.free_energy(moved, lam, law.lam, 0.5)
+        without = law.free_energy(moved, lam, law.lam, 0.0)
         return without + (with_alpha - without) / 0.5
 
     step = 1e-5
-    slope = (printed(M_U.broken + step) - printed(M_U.broken - step)) / (2 * step)
+    slope = (printed(M_U[0] + step) - printed(M_U[0] - step)) / (2 * step)
     assert abs(slope) > 0.5
 
 
@@ -59,14 +57,14 @@ def test_matrices_agree_with_eigenvalues() -> None:
     R, noise, alpha_b = 3, 0.2, 0.7
     rng = np.random.default_rng(0)
     for _ in range(3):
-        M_U, lam = (Pair(*rng.uniform(0.05, 0.6, size=2)) for _ in range(2))
-        before = Pair(*(0.3 * x for x in lam))
+        M_U, lam = rng.uniform(0.05, 0.6, size=(2, 2))
+        before = 0.3 * lam
         J = np.ones((R, R)) / R
-        as_matrix = [p.broken * (np.eye(R) - J) + p.uniform * J for p in (M_U, lam, before)]
+        as_matrix = [p[0] * (np.eye(R) - J) + p[1] * J for p in (M_U, lam, before)]
         full = lowrank.free_energy(
             priors.GaussianRows(R), priors.OneHot(R), noise, *as_matrix[:2], alpha_b, as_matrix[2]
         )
-        exact = mixture_free_energy(Mixture(R, noise), M_U, lam, alpha_b, before)
+        exact = LabelLaw(R, noise).free_energy(M_U, lam, before, alpha_b)
         assert abs(full.value - exact) < 5 * full.error + 1e-12
         assert full.error < 1e-2
 

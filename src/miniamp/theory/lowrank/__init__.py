@@ -15,11 +15,8 @@ from miniamp.theory.lowrank.curves import (
 )
 from miniamp.theory.lowrank.labels import (
     LabelLaw,
-    Mixture,
-    Pair,
     SoftmaxAverages,
     label_error,
-    mixture_free_energy,
     softmax_averages,
 )
 from miniamp.theory.lowrank.matrix import MatrixLaw
@@ -32,9 +29,7 @@ __all__ = [
     "Energy",
     "LabelLaw",
     "MatrixLaw",
-    "Mixture",
     "OptimalColumns",
-    "Pair",
     "SoftmaxAverages",
     "Transitions",
     "TypicalColumns",
@@ -42,7 +37,6 @@ __all__ = [
     "free_energy",
     "label_error",
     "learning_curve",
-    "mixture_free_energy",
     "mmse_curve",
     "offline_curve",
     "softmax_averages",

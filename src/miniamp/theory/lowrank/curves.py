@@ -8,6 +8,7 @@ lambda_V <- lambda_V + alpha_b E V eta_V' (errata L8 to L10).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from miniamp.arrays import Array, Given
 from miniamp.priors import RowPrior
 from miniamp.theory.curves import Curve
 from miniamp.theory.limits import number_of_batches
-from miniamp.theory.lowrank.labels import LabelLaw, Mixture
+from miniamp.theory.lowrank.labels import LabelLaw
 from miniamp.theory.lowrank.matrix import MatrixLaw
 
 #: A matrix law stops when its overlaps move by less than this share.
@@ -70,8 +71,8 @@ class TypicalColumns(WholeEvidence, Generic[State]):
     Examples
     --------
     >>> from miniamp import Stop, absorb
-    >>> from miniamp.theory.lowrank import LabelLaw, Mixture
-    >>> law, info = absorb(LabelLaw(Mixture(5, 0.1), a=1e-3), TypicalColumns(0.5), Stop(max_iter=3))
+    >>> from miniamp.theory.lowrank import LabelLaw
+    >>> law, info = absorb(LabelLaw(5, 0.1, a=1e-3), TypicalColumns(0.5), Stop(max_iter=3))
     >>> info.iterations, round(law.mse, 6)
     (3, 0.800612)
     """
@@ -105,8 +106,8 @@ class ConvergedColumns(TypicalColumns[State]):
     Examples
     --------
     >>> from miniamp import absorb
-    >>> from miniamp.theory.lowrank import LabelLaw, Mixture
-    >>> law, _ = absorb(LabelLaw(Mixture(R=5, noise=0.1)), ConvergedColumns(0.5))
+    >>> from miniamp.theory.lowrank import LabelLaw
+    >>> law, _ = absorb(LabelLaw(R=5, noise=0.1), ConvergedColumns(0.5))
     >>> round(law.mse, 10)
     0.6001355145
     """
@@ -126,8 +127,8 @@ class OptimalColumns(ConvergedColumns[State]):
     Examples
     --------
     >>> from miniamp import absorb
-    >>> from miniamp.theory.lowrank import LabelLaw, Mixture
-    >>> hard = LabelLaw(Mixture(R=8, noise=0.05))
+    >>> from miniamp.theory.lowrank import LabelLaw
+    >>> hard = LabelLaw(R=8, noise=0.05)
     >>> kinds = ConvergedColumns, OptimalColumns
     >>> [round(absorb(hard, kind(0.15))[0].label_error, 3) for kind in kinds]
     [0.875, 0.489]
@@ -259,21 +260,8 @@ def offline_curve(
     return _curve(laws, streams, t_max, informed)
 
 
-def as_mixture(prior_u: RowPrior, prior_v: RowPrior, noise: float) -> Mixture:
-    """The model as a mixture with exchangeable labels, or an error with the reason."""
-    mixture = maybe_mixture(prior_u, prior_v, noise)
-    if mixture is None:
-        raise checks.refuse(
-            "prior_u, prior_v",
-            f"{prior_u!r} and {prior_v!r}",
-            "GaussianRows of mean 0 and covariance var * identity, and OneHot with equal weights",
-            "use learning_curve, which has the full recursion for any pair",
-        )
-    return mixture
-
-
-def maybe_mixture(prior_u: RowPrior, prior_v: RowPrior, noise: float) -> Mixture | None:
-    """The model as a mixture with exchangeable labels; None where it is not one."""
+def label_law(prior_u: RowPrior, prior_v: RowPrior, noise: float) -> LabelLaw | None:
+    """The law of a clustering with exchangeable labels; None where the model is not one."""
     noise = checks.number("noise", noise, above=0.0)
     for name, prior in (("prior_u", prior_u), ("prior_v", prior_v)):
         if not isinstance(prior, RowPrior):
@@ -286,7 +274,7 @@ def maybe_mixture(prior_u: RowPrior, prior_v: RowPrior, noise: float) -> Mixture
         )
     var = prior_u.isotropic_variance
     reducible = var is not None and prior_v.exchangeable_labels and prior_v.dim > 1
-    return Mixture(prior_u.dim, noise, var) if reducible and var is not None else None
+    return LabelLaw(prior_u.dim, noise, var) if reducible and var is not None else None
 
 
 def _equal(alpha_b: float, batches: int | None, alpha_max: float | None) -> list[float]:
@@ -306,10 +294,9 @@ def _laws(
     truth_v: RowPrior | None = None,
 ) -> Sequence[LabelLaw] | Sequence[MatrixLaw]:
     """The law before any data: one where it is exact, else independent replicates."""
-    mixture = maybe_mixture(prior_u, prior_v, noise)
-    seed = checks.number("seed", seed, least=0.0)
-    if mixture is not None and not full and truth_u is None and truth_v is None:
-        return [LabelLaw(mixture, a=seed)]
+    law, seed = label_law(prior_u, prior_v, noise), checks.number("seed", seed, least=0.0)
+    if law is not None and not full and truth_u is None and truth_v is None:
+        return [replace(law, a=seed)]
     return MatrixLaw.replicates(
         prior_u, prior_v, noise, points, rng_seed, truth_u=truth_u, truth_v=truth_v
     )

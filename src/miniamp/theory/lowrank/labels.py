@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -33,13 +32,30 @@ _LEFT, _RIGHT = -4.0, 42.0
 _NARROW = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Mixture:
-    """A Gaussian mixture as the theory sees it."""
+@dataclass(frozen=True)
+class LabelLaw:
+    """What is known of U in a clustering with exchangeable labels: one number in place of R x R.
+
+    Overlap matrices keep the form a 1 + b J, and are given by their two eigenvalues: that which
+    distinguishes the labels (R - 1 times), and that of the direction (1, ..., 1). The latter is
+    learned whatever the labels (errata L13): its eigenvalue of lambda_V is columns/R. What remains
+    is a, with
+
+        a <- a_before + (alpha_b/R) q(gamma),    gamma = a/(Delta (Delta + a)),
+
+    where q is the excess overlap of a softmax.
+
+    Examples
+    --------
+    >>> LabelLaw(R=5, noise=0.1).mse
+    1.0
+    """
 
     R: int  #: number of clusters
     noise: float  #: Delta, the variance of the noise
     var: float = 1.0  #: of an entry of U; only noise/var matters, and errors are relative to var
+    a: float = 0.0  #: the eigenvalue of lambda_V that distinguishes the labels
+    columns: float = 0.0  #: seen per row of U, as far as they still count
 
     @property
     def delta(self) -> float:
@@ -51,46 +67,15 @@ class Mixture:
         """Columns per row of U in one batch for a clustering to start: R^2 Delta^2."""
         return float((self.R * self.delta) ** 2)
 
-    def gamma(self, a: float) -> float:
-        """Signal-to-noise ratio of a label's field when lambda_V has overlap `a`."""
-        return a / (self.delta * (self.delta + a))
+    @property
+    def lam(self) -> Array:
+        """lambda_V, by its eigenvalues."""
+        return np.array([self.a, self.columns / self.R])
 
-    def averages(self, a: float) -> SoftmaxAverages:
-        """Softmax averages of the labels at overlap `a`."""
-        return softmax_averages(self.R, self.gamma(a))
-
-
-class Pair(NamedTuple):
-    """A matrix a 1 + b J by its eigenvalues: `broken` (R - 1 times) and `uniform` (once)."""
-
-    broken: float
-    uniform: float
-
-
-#: The overlap before any data.
-NOTHING = Pair(0.0, 0.0)
-
-
-@dataclass(frozen=True)
-class LabelLaw:
-    """What is known of U in a clustering with exchangeable labels: one number in place of R x R.
-
-    Overlap matrices keep the form a 1 + b J. The direction (1, ..., 1) is learned whatever the
-    labels (errata L13): its eigenvalue of lambda_V is columns/R. What remains is a, with
-
-        a <- a_before + (alpha_b/R) q(gamma),    gamma = a/(Delta (Delta + a)),
-
-    where q is the excess overlap of a softmax.
-
-    Examples
-    --------
-    >>> LabelLaw(Mixture(R=5, noise=0.1)).mse
-    1.0
-    """
-
-    mixture: Mixture
-    a: float = 0.0  #: the eigenvalue of lambda_V that distinguishes the labels
-    columns: float = 0.0  #: seen per row of U, as far as they still count
+    @property
+    def overlap_u(self) -> Array:
+        """M_U in units of the signal, by its eigenvalues."""
+        return np.asarray(self.lam / (self.delta + self.lam))
 
     def scaled(self, factor: float) -> MatrixLaw:
         """The law with all that is known counted `factor` times.
@@ -98,11 +83,10 @@ class LabelLaw:
         Fields so scaled are less noisy than their precision implies: one number no longer
         describes them, and the result is a `MatrixLaw`.
         """
-        R, (broken, uniform) = self.mixture.R, self.overlaps[1]
-        mean = np.full((R, R), 1.0 / R)
-        lam = broken * (np.eye(R) - mean) + uniform * mean
-        prior_u, prior_v = GaussianRows(R, cov=self.mixture.var), OneHot(R)
-        law = MatrixLaw.replicates(prior_u, prior_v, self.mixture.noise)[0]
+        mean = np.full((self.R, self.R), 1.0 / self.R)
+        lam = self.lam[0] * (np.eye(self.R) - mean) + self.lam[1] * mean
+        prior_u, prior_v = GaussianRows(self.R, cov=self.var), OneHot(self.R)
+        law = MatrixLaw.replicates(prior_u, prior_v, self.noise)[0]
         return replace(law, lam=Overlaps(lam, lam, lam), columns=self.columns).scaled(factor)
 
     @property
@@ -115,31 +99,9 @@ class LabelLaw:
         return self.a
 
     @property
-    def noise(self) -> float:
-        """Delta."""
-        return self.mixture.noise
-
-    @property
     def mse(self) -> float:
         """Mean squared error of an entry of U."""
-        M_U = self.overlaps[0]
-        R = self.mixture.R
-        return self.mixture.var * (1.0 - ((R - 1) * M_U.broken + M_U.uniform) / R)
-
-    @cached_property
-    def averages(self) -> SoftmaxAverages:
-        """Softmax averages of the labels of the columns that arrive now."""
-        return self.mixture.averages(self.a)
-
-    @property
-    def label_error(self) -> float:
-        """0-1 loss of the labels of the columns that arrive now."""
-        return self.averages.label_error
-
-    @property
-    def label_mse(self) -> float:
-        """Mean squared error of those labels."""
-        return self.averages.doubt
+        return self.var * (1.0 - self._trace(self.overlap_u) / self.R)
 
     @property
     def variance(self) -> float:
@@ -149,25 +111,37 @@ class LabelLaw:
     @property
     def power(self) -> float:
         """Mean of the squared estimate of an entry of U."""
-        return self.mixture.var - self.mse
+        return self.var - self.mse
+
+    def averages(self, a: float) -> SoftmaxAverages:
+        """Softmax averages of the labels of columns that arrive at overlap `a`."""
+        return softmax_averages(self.R, a / (self.delta * (self.delta + a)))
+
+    @cached_property
+    def _now(self) -> SoftmaxAverages:
+        return self.averages(self.a)
 
     @property
-    def overlaps(self) -> tuple[Pair, Pair]:
-        """M_U, in units of the signal, and lambda_V, by their eigenvalues."""
-        lam = Pair(self.a, self.columns / self.mixture.R)
-        return Pair(*(x / (self.mixture.delta + x) for x in lam)), lam
+    def label_error(self) -> float:
+        """0-1 loss of the labels of the columns that arrive now."""
+        return self._now.label_error
+
+    @property
+    def label_mse(self) -> float:
+        """Mean squared error of those labels."""
+        return self._now.doubt
 
     def entry(self, alpha: float, informed: bool) -> float:
-        most = self.a + alpha / self.mixture.R
+        most = self.a + alpha / self.R
         if informed:
             return most
         # From the symmetric point a clustering starts on its own only beyond alpha_c; there a
         # vanishing overlap grows.
-        starts = alpha > self.mixture.alpha_c * (1.0 + 1e-12)
+        starts = alpha > self.alpha_c * (1.0 + 1e-12)
         return self.a or (SEED * most if starts else 0.0)
 
     def refined(self, estimate: float, alpha: float) -> float:
-        return self.a + alpha / self.mixture.R * self.mixture.averages(estimate).excess
+        return self.a + alpha / self.R * self.averages(estimate).excess
 
     def settled(self, estimate: float, alpha: float) -> float:
         if estimate == 0.0:
@@ -182,28 +156,22 @@ class LabelLaw:
 
     def energy(self, after: LabelLaw) -> float:
         alpha = after.columns - self.columns
-        return mixture_free_energy(self.mixture, *after.overlaps, alpha, self.overlaps[1])
+        return self.free_energy(after.overlap_u, after.lam, self.lam, alpha)
 
+    def free_energy(self, M_U: Array, lam: Array, before: Array, alpha_b: float) -> float:
+        """That of `MatrixLaw`, exact to rounding: matrices by their two eigenvalues."""
+        energy = 0.5 / self.delta * self._trace(M_U * (lam - before))
+        tilt = lam / self.delta
+        of_u = 0.5 * self._trace(tilt - np.log1p(tilt))
+        gamma, common = M_U[0] / self.delta, (M_U[1] - M_U[0]) / (self.R * self.delta)
+        # At zero overlap of_v is zero; what the trapezoids leave there is rounding.
+        of_v = 0.5 * common
+        if gamma > 0.0:
+            of_v += softmax_averages(self.R, gamma).log_sum - np.log(self.R) - 0.5 * gamma
+        return energy - of_u - alpha_b * float(of_v)
 
-def mixture_free_energy(
-    mixture: Mixture, M_U: Pair, lam: Pair, alpha_b: float, before: Pair = NOTHING
-) -> float:
-    """`free_energy` for exchangeable labels, exact to rounding: matrices by their two eigenvalues.
-
-    Examples
-    --------
-    >>> mixture_free_energy(Mixture(5, 0.1), Pair(0.0, 0.0), Pair(0.0, 0.0), 0.5)
-    0.0
-    """
-    R, delta = mixture.R, mixture.delta
-    times = np.array([R - 1.0, 1.0])
-    energy = 0.5 / delta * float(times @ (np.array(M_U) * (np.array(lam) - np.array(before))))
-    tilt = np.array(lam) / delta
-    of_u = 0.5 * float(times @ (tilt - np.log1p(tilt)))
-    gamma, common = M_U.broken / delta, (M_U.uniform - M_U.broken) / (R * delta)
-    of_v = softmax_averages(R, gamma).log_sum - np.log(R) - 0.5 * gamma + 0.5 * common
-    # At zero overlap of_v is zero; what the trapezoids leave there is rounding.
-    return energy - of_u - alpha_b * (of_v if gamma > 0.0 else 0.5 * common)
+    def _trace(self, eigenvalues: Array) -> float:
+        return float((self.R - 1.0) * eigenvalues[0] + eigenvalues[1])
 
 
 def fixed_point(refined: Callable[[float], float], start: float, floor: float = 0.0) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,12 +16,11 @@ from miniamp.priors import RowPrior
 from miniamp.theory.lowrank.curves import (
     ConvergedColumns,
     OptimalColumns,
-    as_mixture,
+    label_law,
     learning_curve,
-    maybe_mixture,
     mmse_curve,
 )
-from miniamp.theory.lowrank.labels import LabelLaw, Mixture
+from miniamp.theory.lowrank.labels import LabelLaw
 from miniamp.theory.lowrank.matrix import MatrixLaw, Overlaps
 from miniamp.theory.phases import VISIBLE, Transitions, Verdict, batch_verdicts, blind_verdict
 
@@ -107,16 +107,14 @@ def transitions(
     >>> round(transitions(priors.GaussianRows(1), priors.GaussianRows(1), 0.3).weak_recovery, 6)
     0.09
     """
-    mixture = maybe_mixture(prior_u, prior_v, noise)
-    if mixture is None:
-        law = MatrixLaw.replicates(prior_u, prior_v, noise, points, rng_seed)[0]
-        return searched(law)
-    found = _spinodal(mixture)
-    critical = mixture.alpha_c
+    law = label_law(prior_u, prior_v, noise)
+    if law is None:
+        return searched(MatrixLaw.replicates(prior_u, prior_v, noise, points, rng_seed)[0])
+    found, critical = _spinodal(law), law.alpha_c
     if found is None:
         return Transitions(critical, critical, critical, weak_recovery=critical)
     tip, spinodal = found
-    information = _alpha_at(mixture, _equal_energy(mixture, tip))
+    information = _alpha_at(law, _equal_energy(law, tip))
     return Transitions(spinodal, information, spinodal, weak_recovery=critical)
 
 
@@ -183,18 +181,23 @@ def verdict(
     >>> verdict(priors.GaussianRows(5), priors.OneHot(5), noise=0.1, alpha_b=0.1).phase
     'impossible'
     """
-    mixture = as_mixture(prior_u, prior_v, noise)
+    law = label_law(prior_u, prior_v, noise)
+    if law is None:
+        raise checks.refuse(
+            "prior_u, prior_v",
+            f"{prior_u!r} and {prior_v!r}",
+            "GaussianRows of mean 0 and covariance var * identity, and OneHot with equal weights",
+            "use learning_curve, which has the full recursion for any pair",
+        )
     thresholds = transitions(prior_u, prior_v, noise)
     alpha_b = checks.number("alpha_b", alpha_b, above=0.0)
     amp = learning_curve(prior_u, prior_v, noise, alpha_b, batches=batches)
     best = mmse_curve(prior_u, prior_v, noise, alpha_b, batches=batches)
     before = zip([0.0, *amp.overlap[:-1]], [0.0, *amp.alpha[:-1]], strict=True)
-    alone = [
-        absorb(LabelLaw(mixture, *at), OptimalColumns(alpha_b))[0].mse  # type: ignore[misc]
-        for at in before
-    ]
+    laws = (replace(law, a=float(a), columns=float(seen)) for a, seen in before)
+    alone = [absorb(one, OptimalColumns(alpha_b))[0].mse for one in laws]  # type: ignore[misc]
     found = batch_verdicts(amp, best, alone)
-    ratio = alpha_b / mixture.alpha_c
+    ratio = alpha_b / law.alpha_c
     if ratio > 1.0:
         return Verdict(alpha_b, found)
     information = thresholds.information
@@ -202,31 +205,30 @@ def verdict(
     return blind_verdict(alpha_b, found, ratio, hard, size)
 
 
-def _alpha_at(mixture: Mixture, a: float) -> float:
+def _alpha_at(law: LabelLaw, a: float) -> float:
     """The alpha at which offline state evolution has its fixed point at overlap `a`."""
-    return mixture.R * a / mixture.averages(a).excess
+    return law.R * a / law.averages(a).excess
 
 
-def _spinodal(mixture: Mixture) -> tuple[float, float] | None:
+def _spinodal(law: LabelLaw) -> tuple[float, float] | None:
     """Overlap and alpha where the informed branch begins, if that is below alpha_c."""
-    log_a = np.linspace(np.log(1e-4 * mixture.delta), np.log(1e3 * mixture.delta), 120)
-    alphas = np.array([_alpha_at(mixture, float(a)) for a in np.exp(log_a)])
+    log_a = np.linspace(np.log(1e-4 * law.delta), np.log(1e3 * law.delta), 120)
+    alphas = np.array([_alpha_at(law, float(a)) for a in np.exp(log_a)])
     best = int(np.argmin(alphas))
-    if alphas[best] >= mixture.alpha_c * (1.0 - VISIBLE) or best in (0, len(log_a) - 1):
+    if alphas[best] >= law.alpha_c * (1.0 - VISIBLE) or best in (0, len(log_a) - 1):
         return None
     ends = float(log_a[best - 1]), float(log_a[best + 1])
-    x, alpha = lowest(lambda x: _alpha_at(mixture, float(np.exp(x))), *ends, to=1e-10)
+    x, alpha = lowest(lambda x: _alpha_at(law, float(np.exp(x))), *ends, to=1e-10)
     return float(np.exp(x)), alpha
 
 
-def _equal_energy(mixture: Mixture, tip: float) -> float:
+def _equal_energy(law: LabelLaw, tip: float) -> float:
     """Overlap on the informed branch where its free energy meets that of the symmetric point."""
 
     def gap(log_a: float) -> float:
         a = float(np.exp(log_a))
-        nothing, alpha = LabelLaw(mixture), _alpha_at(mixture, a)
-        informed, symmetric = LabelLaw(mixture, a, alpha), LabelLaw(mixture, 0.0, alpha)
-        return nothing.energy(informed) - nothing.energy(symmetric)
+        alpha = _alpha_at(law, a)
+        return law.energy(law.after(a, alpha)) - law.energy(law.after(0.0, alpha))
 
     high = np.log(tip)
     while gap(high) > 0.0:
