@@ -6,6 +6,7 @@ import glob
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,18 @@ from miniamp.arrays import Given
 from miniamp.errors import InvalidTypeError
 from miniamp.streams import connections as connection_kinds
 from miniamp.streams import formats as format_kinds
+from miniamp.streams.base import (
+    Format,
+    InputFile,
+    Piece,
+    Source,
+    StandardInput,
+    Targets,
+    ending_of,
+    too_short,
+)
 from miniamp.streams.connections import Connection
-from miniamp.streams.formats import Format
-from miniamp.streams.formats.base import InputFile, StandardInput, Targets, ending_of
 from miniamp.streams.in_memory import ArraySource, FrameSource, IterableSource, is_frame
-from miniamp.streams.pieces import Piece, Source, too_short
 
 
 def formats() -> dict[str, type[Format]]:
@@ -94,6 +102,15 @@ def source_of(
         "a path, an array, a frame or an iterable",
         "see the documentation of open_stream",
     )
+
+
+def column_name(target: Given) -> str | int | None:
+    """The target where it is a column's name or number; None where it is none, or the targets."""
+    if isinstance(target, bool):
+        return None
+    if isinstance(target, Integral):
+        return int(target)
+    return target if isinstance(target, str) else None
 
 
 def _paths(given: Given) -> list[str | os.PathLike[str]]:

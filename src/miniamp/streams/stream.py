@@ -4,43 +4,98 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from numbers import Integral
 from typing import cast
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.errors import InvalidInputError, InvalidTypeError
-from miniamp.streams.blocks import RULES, RunningMean, Shuffle, StreamBatch, read_blocks, rebatch
-from miniamp.streams.encode import (
-    Encoder,
-    RowLocator,
-    advise,
-    features,
-    known_targets,
-    with_hashed,
-    with_vocabulary,
-)
-from miniamp.streams.pieces import Mark, Piece, Source, rows_per_piece
+from miniamp.streams.base import Mark, Numbers, Piece, Source, rows_per_piece
+from miniamp.streams.blocks import RunningMean, Shuffle
+from miniamp.streams.encode import Reader, known_targets, rebatch
 from miniamp.streams.schema import (
     MOST_BITS,
     ReadOptions,
     Reference,
     Schema,
     checked_schema,
-    first_rows,
-    infer_schema,
-    with_target,
+    schema_of,
 )
-from miniamp.streams.sources import source_of
+from miniamp.streams.sources import column_name, source_of
 
 #: Rows that the schema and its vocabularies are made from, where they can be read again: files are
 #: often sorted by a column, and of 8 that were tried, 4 had a category or class after the first
 #: batch that was not in it. Fewer of wide tables, to be read in one piece.
 HEAD_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamBatch:
+    """Exactly k rows of a stream; only the last batch may be shorter.
+
+    Attributes
+    ----------
+    X : (k, N) array or scipy CSR array
+        The features.
+    y : (k,) array or None
+        The targets: float64, or text for a target of labels; None without a target.
+    position : int
+        Rows of the source consumed so far, dropped ones included: resume from here.
+    schema : Schema
+        How the columns became features.
+    means : tuple of two (N,) arrays, or None
+        Counts and totals behind the running means, where missing values are filled by those.
+    row_numbers : (k,) array of int
+        The number of each row in the source, counted from 0.
+    kept : dict
+        Columns that are carried along as text, (k,) objects each.
+    mark : dict, optional
+        What a source with an address resumes from: the last key, or the offsets.
+    window : pair of int
+        With `shuffle`, how many rows of the latest window the batches have had so far, and how many
+        it has; (0, 0) at its end. The position is then the beginning of that window.
+    first_targets : (m,) array or None
+        Of the first batch, the targets of all rows that the schema was made from: classes that come
+        later in a sorted file are among them.
+    """
+
+    X: Numbers
+    y: NDArray[np.generic] | None
+    position: int
+    schema: Schema
+    means: tuple[Array, Array] | None = None
+    row_numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    kept: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
+    mark: Mark | None = None
+    window: tuple[int, int] = (0, 0)
+    first_targets: NDArray[np.generic] | None = None
+
+    @property
+    def rows(self) -> int:
+        """The number k of rows."""
+        return int(self.X.shape[0])
+
+    @property
+    def feature_names(self) -> Sequence[str]:
+        """The names of the columns of X."""
+        return self.schema.feature_names
+
+    def state(self) -> dict[str, object]:
+        """All that `open_stream(..., resume=state)` needs to continue after this batch, exactly."""
+        means = None if self.means is None else {"count": self.means[0], "total": self.means[1]}
+        more: dict[str, object] = {} if self.mark is None else {"mark": self.mark}
+        more |= {"shuffle": list(self.window)} if any(self.window) else {}
+        return {"position": self.position, "schema": self.schema.to_dict(), "means": means, **more}
+
+    def __repr__(self) -> str:
+        return (
+            f"StreamBatch({self.rows} rows x {self.X.shape[1]} features, position={self.position})"
+        )
 
 
 class Stream:
@@ -118,11 +173,10 @@ class Stream:
         self._begun = itertools.chain(first, batches)
 
     def _batches(self) -> Iterator[StreamBatch]:
-        locator = RowLocator()
         needed = self._needed()
         pieces = self.source.pieces(self.start, needed)
         try:
-            schema, head, known = self._recognised(pieces)
+            schema, read, head = self._recognised(pieces)
         except InvalidInputError:
             if needed is not None and self.source.rereadable:
                 # Once more with all columns, so that the message can list those that there are.
@@ -130,32 +184,28 @@ class Stream:
             raise
         if schema is None:
             return
-        options = self._options
-        encoder = Encoder(schema, options.dtype, locator, options.keep)
-        read = itertools.chain(head, pieces)
-        blocks = read_blocks(read, self.start, encoder, options.missing)
+        self._schema, options = schema, self._options
+        reader = Reader(schema, options, self._reported)
         mean = RunningMean(self._means) if options.missing == "mean" else None
         order = None if self._order is None else self._order()
-        unread, targets = self._schema is None, known_targets(known, schema)
-        if not schema.complete:
-            schema = with_vocabulary(schema, known, options.reference)
-        self._schema = schema
+        targets = known_targets(head, schema)
+        blocks = reader.blocks(itertools.chain(read, pieces), self.start)
         for block in rebatch(blocks if order is None else order.blocks(blocks), self.batch_size):
-            if unread:
-                advise(block, schema, sum(piece.rows for piece in known))
-                unread = False
-            X = features(block, schema, options.unknown, self._reported, locator)
-            if mean is not None and isinstance(X, np.ndarray):
-                X = mean.filled(X, schema.feature_names)
-            X = with_hashed(X, block, schema)
-            y = block.y.astype(str) if block.y is not None and schema.labels else block.y
-            means = None if mean is None else (mean.count, mean.total)
+            X = reader.features(block, None if mean is None else mean.filled)
             position, window = int(block.numbers[-1]) + 1, (0, 0)
             if order is not None:
                 position, window = order.place(block.rows)
-            mark = self.source.mark(position)
             yield StreamBatch(
-                X, y, position, schema, means, block.numbers, block.kept, mark, window, targets
+                X,
+                block.y.astype(str) if block.y is not None and schema.labels else block.y,
+                position,
+                schema,
+                None if mean is None else (mean.count, mean.total),
+                block.numbers,
+                {name: block.texts[name] for name in options.keep},
+                self.source.mark(position),
+                window,
+                targets,
             )
             targets = None
 
@@ -189,10 +239,9 @@ class Stream:
                 break
         if not read:
             return None, [], []
-        head = first_rows(read, enough)
-        if self._schema is None:
-            return infer_schema(head, self._options, head[0].origin), read, head
-        return with_target(self._schema, self._options, head), read, head
+        last = read[-1]
+        head = [*read[:-1], last.cut(0, last.rows - max(0, rows - enough))]
+        return schema_of(head, self._options, self._schema), read, head
 
     def __repr__(self) -> str:
         return f"Stream({self.source.name}, batch_size={self.batch_size})"
@@ -287,7 +336,7 @@ def open_stream(
     >>> [(batch.rows, batch.position) for batch in stream]
     [(2, 2), (2, 4), (1, 5)]
     """
-    checks.choice("missing", missing, RULES)
+    checks.choice("missing", missing, ("error", "mean", "drop"))
     checks.choice("unknown", unknown, ("error", "warn", "ignore"))
     checks.choice("labels", labels, (True, False, "auto"))
     size = checks.count("batch_size", batch_size)
@@ -296,7 +345,7 @@ def open_stream(
     means, mark, begun = None, None, (0, 0)
     if resume is not None:
         begin, known, means, mark, begun = _resumed(resume)
-    named = _column_name(target)
+    named = column_name(target)
     found = source_of(source, named, None if named is not None else target, size, options)
     found.resume(begin, mark)
     kept = tuple(str(name) for name in _listed("keep", keep) or ())
@@ -338,15 +387,6 @@ def _resumed(
     skip, rows = cast("tuple[int, int]", state.get("shuffle", (0, 0)))
     begin = checks.count("resume: position", state["position"], least=0)
     return begin, known, means, mark, (skip, rows)
-
-
-def _column_name(target: Given) -> str | int | None:
-    """The target where it is a column's name or number; None where it is none, or the targets."""
-    if isinstance(target, bool):
-        return None
-    if isinstance(target, Integral):
-        return int(target)
-    return target if isinstance(target, str) else None
 
 
 def _listed(name: str, given: Given) -> tuple[str | int, ...] | None:

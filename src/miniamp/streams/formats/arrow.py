@@ -12,24 +12,29 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from miniamp import checks
-from miniamp.streams.formats.base import (
+from miniamp.streams.base import (
     Format,
     InputFile,
+    Piece,
     StandardInput,
     Targets,
     readable,
     refuse_expansion,
     refuse_too_many,
+    rows_per_piece,
+    too_short,
 )
-from miniamp.streams.pieces import ArrowArray, Cells, Piece, TablePiece, rows_per_piece, too_short
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Bytes read from the file at a time for each column.
 BUFFER = 1 << 14
@@ -47,26 +52,14 @@ _LONGEST = 1 << 40
 _SMALLER = "write it again with smaller pages or batches"
 
 
-class RecordBatch(Protocol):
-    """What is used of a pyarrow RecordBatch."""
-
-    @property
-    def column_names(self) -> list[str]: ...
-    @property
-    def columns(self) -> Sequence[ArrowArray]: ...
-    @property
-    def num_rows(self) -> int: ...
-    def validate(self, *, full: bool) -> None: ...
-
-
-def arrow_piece(batch: RecordBatch, name: str, row: int) -> TablePiece:
+def arrow_piece(batch: pa.RecordBatch, name: str, row: int) -> Piece:
     """The batch as a piece, after every offset, index and text in it has been checked.
 
     Unchecked, an offset out of bounds is memory of somebody else, or the end of the process.
     """
     batch.validate(full=True)
-    columns: dict[str, Cells] = dict(zip(batch.column_names, batch.columns, strict=True))
-    return TablePiece(name, row, batch.num_rows, columns)
+    columns = dict(zip(batch.column_names, batch.columns, strict=True))
+    return Piece(name, row, batch.num_rows, columns)
 
 
 class Parquet(Format):
@@ -157,7 +150,7 @@ class ArrowIPC(Format):
             yield piece
             row += piece.rows
 
-    def _batches(self, columns: Collection[str] | None) -> Iterator[RecordBatch]:
+    def _batches(self, columns: Collection[str] | None) -> Iterator[pa.RecordBatch]:
         """The record batches; each message is looked at before it is unpacked.
 
         A file is a stream after eight bytes, and is read as such: its footer could point anywhere.

@@ -14,20 +14,24 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from miniamp import checks
-from miniamp.streams.formats.base import (
+from miniamp.streams.base import (
     MAX_FEATURES,
     MAX_ROW_BYTES,
     MAX_WHOLE_BYTES,
+    Cells,
     Format,
     InputFile,
+    Piece,
+    Source,
     StandardInput,
     Targets,
     readable,
     refuse_expansion,
     refuse_too_many,
+    rows_per_piece,
+    too_short,
 )
 from miniamp.streams.in_memory import ArraySource, targets_of
-from miniamp.streams.pieces import Cells, MatrixPiece, Piece, Source, rows_per_piece, too_short
 
 #: The arrays of a scipy sparse matrix in an NPZ file.
 _SPARSE = {"data", "shape", "format"}
@@ -89,7 +93,7 @@ class NPY(Format):
                     file.seek(self._begin + begin * width * dtype.itemsize)
                     X = _numbers(file, k, width, dtype, self.name)
                 y = None if self._y is None else self._y[begin : begin + k]
-                yield MatrixPiece(self.name, begin, X, y)
+                yield Piece(self.name, begin, len(X), y=y, X=X)
 
     def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
         return self._from(0, columns)
@@ -215,7 +219,7 @@ class NPZ(Format):
             for begin in range(0, rows, step):
                 X = _numbers(file, min(step, rows - begin), width, dtype, self.name)
                 y = None if self._y is None else self._y[begin : begin + step]
-                yield MatrixPiece(self.name, begin, X, y)
+                yield Piece(self.name, begin, len(X), y=y, X=X)
 
 
 def _header(file: IO[bytes], name: str, dimensions: tuple[int, ...] = (2,)) -> Header:
