@@ -39,7 +39,7 @@ class Bytes(Format):
     endings = (".bytes",)
     marks = (b"\x00BYTES",)
 
-    def _all(self, columns):
+    def pieces(self, start, columns):
         with self.file.opened() as file:
             X = np.frombuffer(file.read()[6:], np.uint8).astype(float)[:, None]
         yield Piece(self.name, 0, len(X), X=X)

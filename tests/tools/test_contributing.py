@@ -91,7 +91,7 @@ class Pairs(Format):
     def likeness(cls, head: bytes) -> int:
         return int(is_text(head))
 
-    def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
+    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
         return record_pieces(self._records(), self.name, columns)
 
     def _records(self) -> Iterator[list[dict[str, object]]]:

@@ -344,17 +344,9 @@ class Format(Source):
     def beside(self, files: Sequence[Format]) -> None:
         """Use what only all files of a folder together show, such as the number of features."""
 
-    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
-        with readable(self.name, self.format):
-            yield from self._from(start, columns)
-
-    def _from(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
-        """The rows from number `start` on; a format that can seek overrides this."""
-        return skip_rows(self._all(columns), start, self.name)
-
     @abstractmethod
-    def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
-        """The rows from the first on."""
+    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
+        """At least the rows from number `start` on; a format that cannot seek gives all rows."""
 
 
 def refuse_too_many(columns: int, name: str, most: int = MAX_COLUMNS, remedy: str = "") -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import itertools
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Self, TypeAlias, cast
@@ -17,6 +18,7 @@ from miniamp.errors import InvalidInputError, InvalidTypeError, MiniampWarning, 
 from miniamp.streams.base import Cells, NumberedNames, Piece
 from miniamp.streams.cells import (
     DATE_KINDS,
+    MANY_VALUES,
     CellError,
     ColumnTypeError,
     are_dates,
@@ -37,11 +39,9 @@ Reference: TypeAlias = Mapping[str, str] | str | None
 #: Names among which a misspelled one is searched: comparing is slow.
 SEARCHED_NAMES = 10_000
 #: Rows at the head that make these guesses safe: in 32 of them 50 equally frequent categories look
-#: like an identifier once in 100 files. The share of different
-#: texts from which a column is an identifier, and the categories from which it takes many features.
+#: like an identifier once in 100 files. The share of different texts from which a column is an
+#: identifier, and the categories from which it takes many features.
 LEAST_ROWS, MOSTLY, MANY = 30, 0.9, 100
-#: Rows at the head of which all numbers are looked at.
-LOOKED_AT = 1000
 #: More different texts than this in one column are rather identifiers or prose than categories, and
 #: each would cost a feature.
 MOST_CATEGORIES = 1000
@@ -237,9 +237,6 @@ def schema_of(head: Sequence[Piece], options: ReadOptions, known: Schema | None)
     else:
         schema = Schema(_table_columns(head, options, target), 0, target, labels)
     columns = tuple(_with_vocabulary(column, head, options.reference) for column in schema.columns)
-    if known is None:
-        for column in columns:
-            _advise(column, head)
     return replace(schema, columns=columns)
 
 
@@ -253,13 +250,9 @@ def _table_columns(
         about = "the first column has no name and is left out, as the names of the rows"
         warn(f"{about}; name it to use it")
     chosen = _chosen(options.columns, first.names if options.columns else names, target, source)
-    given = {
-        "categorical": options.categorical,
-        "schema": options.vocabularies,
-        "hashed": options.hashed,
-        "reference": options.reference or (),
-    }
-    for argument, columns in given.items():
+    given: dict[str, Collection[str]] = {"categorical": options.categorical}
+    given |= {"schema": options.vocabularies, "hashed": options.hashed}
+    for argument, columns in (given | {"reference": options.reference or ()}).items():
         for name in () if isinstance(columns, str) else sorted(columns):
             if name not in chosen:
                 raise absent(argument, name, chosen, source)
@@ -367,7 +360,7 @@ def _with_reference(column: Column, reference: Reference) -> Column:
     words = column.categories or ()
     if reference == "first":
         return replace(column, reference=words[0] if words else None)
-    chosen = (reference or {}).get(column.name) if not isinstance(reference, str) else None
+    chosen = None if isinstance(reference, str) else (reference or {}).get(column.name)
     if chosen is not None and chosen not in words:
         raise checks.refuse(
             "reference",
@@ -378,25 +371,22 @@ def _with_reference(column: Column, reference: Reference) -> Column:
     return replace(column, reference=chosen)
 
 
-def _advise(column: Column, head: Sequence[Piece]) -> None:
-    """Warn of an identifier, or of categories that are many."""
-    rows, what = sum(piece.rows for piece in head), ""
-    found = len(column.categories or ()) if column.kind == CATEGORY else 0
-    if rows < LEAST_ROWS:
-        return
-    if found > MOSTLY * rows:
-        what = "is different in nearly every row, like an identifier"
-    elif found > MANY:
-        what = f"has {found} categories, one feature each"
-    elif column.kind == NUMBER:
-        try:
-            cells = [as_numbers(part[:LOOKED_AT]) for part in _cells(column.name, head[:1])]
-        except (CellError, ColumnTypeError):
-            return  # which the reader refuses with its row
-        if any(len(part) >= LEAST_ROWS and np.all(np.diff(part) == 1.0) for part in cells):
-            what = "counts the rows, like an identifier"
-    if what:
-        warn(f"column {column.name!r} {what}; {leave_out(column.name, words=found > 0)}")
+def advise(schema: Schema, head: Sequence[Piece]) -> None:
+    """Warn of identifiers and of categories that are many, by the rows that the schema is from."""
+    rows = sum(piece.rows for piece in head)
+    for column in schema.columns if rows >= LEAST_ROWS else ():
+        found, what = len(column.categories or ()) if column.kind == CATEGORY else 0, ""
+        if found > MOSTLY * rows:
+            what = "is different in nearly every row, like an identifier"
+        elif found > MANY:
+            what = f"has {found} categories, one feature each"
+        elif column.kind == NUMBER:
+            with suppress(CellError, ColumnTypeError):  # which the reader refuses with its row
+                cells = [as_numbers(part[:MANY_VALUES]) for part in _cells(column.name, head[:1])]
+                if any(len(part) >= LEAST_ROWS and np.all(np.diff(part) == 1.0) for part in cells):
+                    what = "counts the rows, like an identifier"
+        if what:
+            warn(f"column {column.name!r} {what}; {leave_out(column.name, words=found > 0)}")
 
 
 def warn(text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from numbers import Integral
@@ -23,6 +24,7 @@ from miniamp.streams.schema import (
     ReadOptions,
     Reference,
     Schema,
+    advise,
     checked_schema,
     schema_of,
 )
@@ -93,9 +95,8 @@ class StreamBatch:
         return {"position": self.position, "schema": self.schema.to_dict(), "means": means, **more}
 
     def __repr__(self) -> str:
-        return (
-            f"StreamBatch({self.rows} rows x {self.X.shape[1]} features, position={self.position})"
-        )
+        shape = f"{self.rows} rows x {self.X.shape[1]} features"
+        return f"StreamBatch({shape}, position={self.position})"
 
 
 class Stream:
@@ -114,11 +115,10 @@ class Stream:
         means: Mapping[str, Array] | None,
         order: Callable[[], Shuffle] | None = None,
     ) -> None:
-        self.source, self.batch_size, self.start = source, batch_size, start
+        self.source, self.batch_size, self.start, self._used = source, batch_size, start, False
         self._options, self._schema, self._means, self._order = options, schema, means, order
         self._reported: set[str] = set()  # columns with an unknown category
         self._begun: Iterator[StreamBatch] | None = None
-        self._used = False
         if source.rereadable:
             self._begin()  # what is wrong with a file is reported at once
 
@@ -151,8 +151,8 @@ class Stream:
     def __iter__(self) -> Iterator[StreamBatch]:
         if self._begun is None:
             self._begin()
-        batches, self._begun = self._begun, None
-        return batches if batches is not None else iter(())
+        batches, self._begun = self._begun or iter(()), None
+        return batches
 
     def _begin(self) -> None:
         """Read the first batch and keep it for the first iteration."""
@@ -184,41 +184,40 @@ class Stream:
             raise
         if schema is None:
             return
-        self._schema, options = schema, self._options
-        reader = Reader(schema, options, self._reported)
-        mean = RunningMean(self._means) if options.missing == "mean" else None
+        unread, self._schema = self._schema is None, schema
+        reader = Reader(schema, self._options, self._reported)
+        mean = RunningMean(self._means) if self._options.missing == "mean" else None
         order = None if self._order is None else self._order()
-        targets = known_targets(head, schema)
         blocks = reader.blocks(itertools.chain(read, pieces), self.start)
         for block in rebatch(blocks if order is None else order.blocks(blocks), self.batch_size):
-            X = reader.features(block, None if mean is None else mean.filled)
+            targets = known_targets(head, schema) if head else None
+            if unread and head:
+                advise(schema, head)
             position, window = int(block.numbers[-1]) + 1, (0, 0)
             if order is not None:
                 position, window = order.place(block.rows)
             yield StreamBatch(
-                X,
+                reader.features(block, None if mean is None else mean.filled),
                 block.y.astype(str) if block.y is not None and schema.labels else block.y,
                 position,
                 schema,
                 None if mean is None else (mean.count, mean.total),
                 block.numbers,
-                {name: block.texts[name] for name in options.keep},
+                {name: block.texts[name] for name in self._options.keep},
                 self.source.mark(position),
                 window,
                 targets,
             )
-            targets = None
+            head = []  # the rows of the first batches need not stay
 
     def _needed(self) -> Collection[str] | None:
         """The columns to read, where that is known before the source is opened."""
-        target = self._options.target
-        names = self._options.columns
+        target, names = self._options.target, self._options.columns
         if self._schema is not None and self._schema.columns:
             names = tuple(column.name for column in self._schema.columns)
         if names is None or isinstance(target, int) or any(isinstance(n, int) for n in names):
             return None
-        wanted = [str(name) for name in names] + ([] if target is None else [target])
-        return frozenset([*wanted, *self._options.keep])
+        return frozenset([*map(str, names), *filter(None, [target]), *self._options.keep])
 
     def _recognised(
         self, pieces: Iterator[Piece]
@@ -239,8 +238,7 @@ class Stream:
                 break
         if not read:
             return None, [], []
-        last = read[-1]
-        head = [*read[:-1], last.cut(0, last.rows - max(0, rows - enough))]
+        head = [*read[:-1], read[-1].cut(0, read[-1].rows - max(0, rows - enough))]
         return schema_of(head, self._options, self._schema), read, head
 
     def __repr__(self) -> str:
@@ -340,8 +338,7 @@ def open_stream(
     checks.choice("unknown", unknown, ("error", "warn", "ignore"))
     checks.choice("labels", labels, (True, False, "auto"))
     size = checks.count("batch_size", batch_size)
-    known = checked_schema(schema)
-    begin = checks.count("start", start, least=0)
+    begin, known = checks.count("start", start, least=0), checked_schema(schema)
     means, mark, begun = None, None, (0, 0)
     if resume is not None:
         begin, known, means, mark, begun = _resumed(resume)
@@ -352,9 +349,9 @@ def open_stream(
     read = ReadOptions(
         target=named,
         columns=_listed("columns", columns),
-        categorical="auto"
+        categorical=categorical
         if isinstance(categorical, str) and categorical == "auto"
-        else frozenset(str(c) for c in _listed("categorical", categorical) or ()),
+        else frozenset(map(str, _listed("categorical", categorical) or ())),
         labels=labels,
         vocabularies=known if isinstance(known, dict) else {},
         keep=kept,
@@ -382,11 +379,10 @@ def _resumed(
     if not isinstance(schema, (Schema, Mapping)) or not {"position", "means"} <= state.keys():
         raise checks.refuse("resume", f"{state!r:.60}", "what batch.state() gives", "pass that")
     known = schema if isinstance(schema, Schema) else Schema.from_dict(schema)
-    means = cast("Mapping[str, Array] | None", state["means"])
-    mark = cast("Mark | None", state.get("mark"))
-    skip, rows = cast("tuple[int, int]", state.get("shuffle", (0, 0)))
     begin = checks.count("resume: position", state["position"], least=0)
-    return begin, known, means, mark, (skip, rows)
+    skip, rows = cast("tuple[int, int]", state.get("shuffle", (0, 0)))
+    mark = cast("Mark | None", state.get("mark"))
+    return begin, known, cast("Mapping[str, Array] | None", state["means"]), mark, (skip, rows)
 
 
 def _listed(name: str, given: Given) -> tuple[str | int, ...] | None:
@@ -398,10 +394,7 @@ def _listed(name: str, given: Given) -> tuple[str | int, ...] | None:
 
 
 def _checked_dtype(dtype: DTypeLike) -> np.dtype[np.float64]:
-    try:
-        chosen = np.dtype(dtype)
-    except TypeError:
-        chosen = np.dtype(object)
-    if chosen not in (np.float64, np.float32):
-        raise checks.refuse("dtype", repr(dtype), "float64 or float32", "choose one")
-    return cast("np.dtype[np.float64]", chosen)
+    with suppress(TypeError):
+        if np.dtype(dtype) in (np.float64, np.float32):
+            return cast("np.dtype[np.float64]", np.dtype(dtype))
+    raise checks.refuse("dtype", repr(dtype), "float64 or float32", "choose one")

@@ -30,7 +30,6 @@ from miniamp.streams.base import (
     refuse_expansion,
     refuse_too_many,
     rows_per_piece,
-    too_short,
 )
 
 if TYPE_CHECKING:
@@ -90,10 +89,8 @@ class Parquet(Format):
     def count(self) -> int:
         return sum(self._groups)
 
-    def _from(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
+    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
         """Row groups before the row `start` are not read."""
-        if start > self.count():
-            raise too_short(self.name, self.count(), start)
         parquet = checks.needed("pyarrow.parquet", "reading Parquet")
         first = row = 0
         while first < len(self._groups) and row + self._groups[first] <= start:
@@ -121,11 +118,7 @@ class Parquet(Format):
                 ):
                     piece = arrow_piece(batch, self.name, row)
                     row += piece.rows
-                    if row > start:
-                        yield piece.cut(max(0, start - piece.row), piece.rows)
-
-    def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
-        return self._from(0, columns)
+                    yield piece
 
 
 class ArrowIPC(Format):
@@ -143,7 +136,7 @@ class ArrowIPC(Format):
         super().__init__(file, targets)
         checks.needed("pyarrow", "reading Arrow IPC")
 
-    def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
+    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
         row = 0
         for batch in self._batches(columns):
             piece = arrow_piece(batch, self.name, row)

@@ -110,7 +110,7 @@ class LIBSVM(Format):
             raise self._unreadable(row, pair)
         return index
 
-    def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
+    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
         row = 0
         for lines in self._lines():
             if lines:

@@ -96,7 +96,7 @@ class CSV(Format):
     def likeness(cls, head: bytes) -> int:
         return 2 * is_text(head)
 
-    def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
+    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
         row = 0
         with self.file.opened() as file:
             if self._encoding != "utf-8":
@@ -259,7 +259,7 @@ class JSONLines(Format):
             return 3
         return int(is_text(head))
 
-    def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
+    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
         return record_pieces(self._objects(), self.name, columns)
 
     def _objects(self) -> Iterator[list[dict[str, object]]]:
