@@ -10,8 +10,7 @@ import pytest
 
 from miniamp.errors import InvalidInputError
 from miniamp.streams import formats, open_stream, sources
-from miniamp.streams.formats.base import Format
-from miniamp.streams.pieces import MatrixPiece, NumberedNames
+from miniamp.streams.base import Format, NumberedNames, Piece
 
 HEADS = {
     "csv": b"a,y\n1,2\n",
@@ -40,10 +39,10 @@ class Bytes(Format):
     endings = (".bytes",)
     marks = (b"\x00BYTES",)
 
-    def _all(self, columns):
+    def pieces(self, start, columns):
         with self.file.opened() as file:
             X = np.frombuffer(file.read()[6:], np.uint8).astype(float)[:, None]
-        yield MatrixPiece(self.name, 0, X)
+        yield Piece(self.name, 0, len(X), X=X)
 
 
 def test_a_new_format_is_a_class_and_an_export(monkeypatch, write):

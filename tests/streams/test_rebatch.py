@@ -9,8 +9,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from miniamp.streams.blocks import rebatch
-from miniamp.streams.encode import Block
+from miniamp.streams.encode import Block, rebatch
 
 
 @settings(max_examples=60)

@@ -76,9 +76,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from miniamp.streams.formats.base import Format, is_text, line_blocks
+from miniamp.streams.base import Format, Piece
+from miniamp.streams.formats.text import is_text, line_blocks
 from miniamp.streams.in_memory import record_pieces
-from miniamp.streams.pieces import Piece
 
 
 class Pairs(Format):
@@ -91,7 +91,7 @@ class Pairs(Format):
     def likeness(cls, head: bytes) -> int:
         return int(is_text(head))
 
-    def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
+    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
         return record_pieces(self._records(), self.name, columns)
 
     def _records(self) -> Iterator[list[dict[str, object]]]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import typer
 
+import miniamp
 from miniamp import checks
 from miniamp.cli import learn
 from miniamp.cli.options import (
@@ -16,15 +18,17 @@ from miniamp.cli.options import (
     Features,
     Files,
     MissingRule,
+    Options,
     Reading,
     Source,
     option,
+    options_of,
     takes,
 )
-from miniamp.cli.outputs import kind_of, require_outputs, writing
+from miniamp.cli.outputs import kind_of, writing
 from miniamp.cli.predict import predictions
-from miniamp.cli.run import Run, name_of
-from miniamp.cli.tasks import Clustering
+from miniamp.cli.run import LearningTask, Run, name_of
+from miniamp.streams import StreamBatch
 from miniamp.streams.sources import is_read_once
 
 if TYPE_CHECKING:
@@ -67,12 +71,12 @@ def cluster(source: Source, **given: Any) -> None:
     files = {
         "checkpoint": "checkpoint", "model": "model", "report": "report", "labels": "output"
     }  # fmt: skip
-    learn.execute(Clustering, {"source": source, **given}, files, _label)
+    learn.execute(Clustering(options_of(given)), {"source": source, **given}, files, _label)
 
 
 def _require_second_pass(output: Path, source: str, as_json: bool) -> None:
     """Refuse, before any work, labels that could not be written in the end."""
-    require_outputs({"--output": output}, source)
+    learn.require_outputs({"--output": output}, source)
     kind_of(output)
     if is_read_once(source):
         raise checks.refuse(
@@ -87,6 +91,48 @@ def _require_second_pass(output: Path, source: str, as_json: bool) -> None:
 
 def _label(run: Run[MiniAMPClusterer], output: Path) -> None:
     numbered = run.task.options["missing"] == MissingRule.drop
-    with writing(output) as writer:
+    with writing(output) as write:
         for batch in run.stream(again=True):
-            writer.write(predictions(run.estimator, batch, 0.9, numbered=numbered))
+            write(predictions(run.estimator, batch, 0.9, numbered=numbered))
+
+
+class Clustering(LearningTask["MiniAMPClusterer"]):
+    """A clustering."""
+
+    command = "cluster"
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._noise = _noise_of(options["noise"])
+        # The first batch must have a row for every cluster.
+        self.batch_rows = max(options["batch_size"], options["clusters"])
+
+    def new_estimator(self, first: StreamBatch) -> MiniAMPClusterer:
+        return miniamp.MiniAMPClusterer(
+            self.options["clusters"],
+            noise=self._noise,
+            batch_size=checks.count("batch_size", self.batch_rows),
+            random_state=self.options["seed"],
+        )
+
+    def absorb(self, estimator: MiniAMPClusterer, batch: StreamBatch) -> None:
+        estimator.partial_fit(batch.X)
+
+    def progress(self, estimator: MiniAMPClusterer) -> str:
+        return f"noise {np.mean(estimator.noise_):.3g}"
+
+
+def _noise_of(given: str) -> str | float:
+    """The noise around a centre: learned, one for all features or one each, or a variance."""
+    if given in ("learn", "per-feature"):
+        return given
+    try:
+        variance = float(given)
+    except ValueError:
+        variance = np.nan
+    if not 0.0 < variance < float("inf"):
+        raise typer.BadParameter(
+            f"got {given!r}, expected learn, per-feature or a variance above 0",
+            param_hint="--noise",
+        )
+    return variance

@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 
 import miniamp
-from miniamp.cli import outputs
+from miniamp.cli import learn, outputs
 from miniamp.cli.options import FILES, JSON, ModelFile, option, takes
 from miniamp.cli.run import State, feature_names, opened
 
@@ -50,9 +50,9 @@ def inspect(model: ModelFile, **given: Any) -> None:
         outputs.write_json({**about, **_origin(saved), "history": estimator.history_})
         return
     console = Console()
-    outputs.show(estimator, names, console, top)
+    learn.show(estimator, names, console, top)
     for name, value in _origin(saved).items():
-        text = f"{name}: {outputs.shown(value)}"
+        text = f"{name}: {learn.shown(value)}"
         if name == "position":
             text = f"read so far: {value:,} {'row' if value == 1 else 'rows'} of the source"
         console.print(text, soft_wrap=True, highlight=False)

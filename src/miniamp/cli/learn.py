@@ -1,32 +1,38 @@
-"""The flow that `fit` and `cluster` share: outputs tried, batches learned, results written."""
+"""The flow that `fit` and `cluster` share: outputs tried, batches learned, results shown."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
-import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-from typing import Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
+import numpy as np
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 import miniamp
+from miniamp import checks
 from miniamp.cli import outputs
-from miniamp.cli.options import Options, options_of
-from miniamp.cli.outputs import require_outputs
-from miniamp.cli.run import Run
-from miniamp.cli.tasks import E, LearningTask
+from miniamp.cli.options import Options
+from miniamp.cli.run import E, LearningTask, Run
+from miniamp.errors import printable
 from miniamp.streams import lock
+from miniamp.streams.sources import files_of
+
+if TYPE_CHECKING:
+    from miniamp.cli.run import Estimator
 
 T = TypeVar("T")
 
@@ -37,7 +43,7 @@ SIGNALLED = 128
 
 
 def execute(
-    kind: Callable[[Options], LearningTask[E]],
+    task: LearningTask[E],
     given: Options,
     files: Mapping[str, str],
     label: Callable[[Run[E], Path], None] | None = None,
@@ -46,8 +52,8 @@ def execute(
 
     Parameters
     ----------
-    kind : class
-        Which task: that of `fit` or of `cluster`.
+    task : LearningTask
+        What to learn: that of `fit` or of `cluster`.
     given : dict
         All options, by name.
     files : dict
@@ -65,19 +71,18 @@ def execute(
         _ = miniamp.report  # what it lacks is reported before the work
     # From loading to the last save: two runs on one checkpoint would lose each other's rows.
     with nullcontext() if checkpoint is None else lock(checkpoint):
-        task = kind(options_of(given))
         if checkpoint is None or not checkpoint.exists():
             run = Run(task, source)
         else:
             run = Run.resume(checkpoint, task, source, new_rows)
             if not as_json:
-                _say(f"resumes from {checkpoint}, {run.resumed:,} rows learned")
+                say(f"resumes from {checkpoint}, {run.resumed:,} rows learned")
         if any(paths.values()):
             _ = run.files  # what is saved names the source as it was at the start
         outcome = learned(run, checkpoint, given["every"], quiet=as_json)
     if run.resumed and not outcome["rows_this_time"] and not as_json:
         again = "; to learn from the same rows twice, pipe them in with -" if new_rows else ""
-        _say(f"nothing new: all rows of {source} were learned before{again}")
+        say(f"nothing new: all rows of {source} were learned before{again}")
     if model is not None:
         run.save(model)
     if report is not None:
@@ -89,26 +94,9 @@ def execute(
     _conclude(run, outcome, written, files["model"], as_json)
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """A line on standard error."""
     sys.stderr.write(f"miniamp: {text}\n")
-
-
-@contextmanager
-def watched(checkpoint: Path | None) -> Iterator[None]:
-    """While entered, `miniamp watch` shows the checkpoint; afterwards it stays until Ctrl-C."""
-    if checkpoint is None:
-        raise typer.BadParameter("--watch shows the --checkpoint; name it")
-    words = [sys.executable, "-m", "miniamp", "watch", str(checkpoint), "--port", "0"]
-    # Out of reach of Ctrl-C, which is for the learner first.
-    with subprocess.Popen(words, start_new_session=True) as page:
-        try:
-            yield
-            _say("the page stays until Ctrl-C")
-            page.wait()
-        except KeyboardInterrupt:
-            pass
-        finally:
-            page.terminate()
 
 
 def learned(run: Run[E], checkpoint: Path | None, every: int, quiet: bool) -> dict[str, float]:
@@ -122,7 +110,7 @@ def learned(run: Run[E], checkpoint: Path | None, every: int, quiet: bool) -> di
             try:
                 for k, batch in enumerate(interruption.until(stream), start=1):
                     run.learn(batch)
-                    watch.advance(batch.rows, partial(run.task.progress, run.estimator))
+                    watch.advance(batch.rows, run.progress)
                     if k % every == 0:
                         run.keep(checkpoint)
             except KeyboardInterrupt:  # the second one: this batch is not learned
@@ -140,11 +128,11 @@ def _stopped(run: Run[E], checkpoint: Path | None, number: int) -> None:
     what = "interrupted" if number == signal.SIGINT else "terminated"
     what = f"{what} after {run.rows:,} rows"
     if checkpoint is None:
-        _say(f"{what}, nothing was kept; with --checkpoint m.amp it could resume")
+        say(f"{what}, nothing was kept; with --checkpoint m.amp it could resume")
         return
     run.keep(checkpoint)
     how = "pipe in the same rows again" if run.source == "-" else "run the same command again"
-    _say(f"{what}, saved in {shlex.quote(str(checkpoint))}; {how} to resume")
+    say(f"{what}, saved in {shlex.quote(str(checkpoint))}; {how} to resume")
 
 
 def _conclude(
@@ -169,7 +157,7 @@ def _conclude(
         return
     # Labels on standard output are for programs: what is for people goes to stderr.
     console = Console(stderr="-" in written.values())
-    outputs.show(run.estimator, run.feature_names, console)
+    show(run.estimator, run.feature_names, console)
     rows = outcome["rows_this_time"]
     console.print(
         f"{rows:,} {'row' if rows == 1 else 'rows'} in {outcome['seconds']:.1f} s, "
@@ -178,9 +166,117 @@ def _conclude(
     )
     for name, path in written.items():
         if path not in (None, "-"):
-            console.print(f"{name}: {outputs.shown(path)}", soft_wrap=True, highlight=False)
+            console.print(f"{name}: {shown(path)}", soft_wrap=True, highlight=False)
     if not any(written.values()):
         console.print(f"the model was not saved; write it with --{model_option} m.amp")
+
+
+def errors_line(history: Sequence[outputs.Entry], classes: bool) -> str:
+    """The prediction error, over all rows and over the latest, beside the expected one.
+
+    The model's own prediction is always there; that of state evolution for independent features
+    only.
+
+    Examples
+    --------
+    >>> errors_line([{"rows": 5}, {"rows": 5, "error": 0.04, "expected_error": 0.09}], False)
+    'error so far 0.2, latest 5 rows 0.2 (predicted 0.3)'
+    """
+    describe = miniamp.estimators.describe
+    recent: Sequence[outputs.Entry] = describe.latest(history)
+    if not recent:
+        return "no predictions yet"
+    rows, mean = sum(entry["rows"] for entry in recent), describe.mean_over_rows
+    theory = mean(recent, "theory_error")
+    predicted = shown_error(mean(recent, "expected_error"), classes)
+    predicted += "" if theory is None else f", theory {shown_error(theory, classes)}"
+    return (
+        f"error so far {shown_error(mean(history, 'error'), classes)}, latest {rows:,} rows "
+        f"{shown_error(mean(recent, 'error'), classes)} (predicted {predicted})"
+    )
+
+
+def shown(text: object) -> str:
+    """Text as it is: neither rich nor the terminal takes anything in it as a command."""
+    return escape(printable(str(text)))
+
+
+def shown_error(error: float | None, classes: bool) -> str:
+    """A share of errors, or the root of a mean square, in the units of the target."""
+    if error is None:
+        return "unknown"
+    return f"{100.0 * error:.3g} %" if classes else f"{error**0.5:.3g}"
+
+
+def show(
+    estimator: Estimator, names: Sequence[str], console: Console, top: int = outputs.STRONGEST
+) -> None:
+    """Print the summary of a model, its errors and its health."""
+    found = estimator._summary(0.9, names)
+    if hasattr(estimator, "cluster_centers_"):
+        lines = [found.text()]
+    else:
+        intercepts = int(np.sum(np.isinf(found.strength)))
+        lines = [found.text(top + intercepts), *_about_fit(estimator)]
+    for line in lines:
+        console.print(escape(line), soft_wrap=True, highlight=False)
+
+
+def _about_fit(estimator: Any) -> list[str]:
+    history = estimator.history_
+    last = history[-1]
+    lines = [f"solver: {printable(last['solver'])} ({printable(last['reason'])})"]
+    health = estimator.health_
+    findings = [f"health: {printable(f.as_typed('shell'))}" for f in health.findings]
+    if any(entry.get("error") is not None for entry in history):
+        lines.append(errors_line(history, hasattr(estimator, "classes_")))
+        return lines + (findings or [f"health: {health}"])
+    unknown = "health: unknown, as no row was predicted before it was learned from; use more rows"
+    return lines + (findings or [f"{unknown}, a smaller --batch-size, or --shuffle if sorted"])
+
+
+def require_outputs(files: Mapping[str, Path | None], source: str | None = None) -> None:
+    """Refuse, before any work, outputs that cannot be written or would overwrite each other.
+
+    Parameters
+    ----------
+    files : dict
+        The path of each option that names a file; - is standard output.
+    source : str, optional
+        Where the rows come from, which no output may replace.
+    """
+    taken: dict[Path, str] = {}
+    for file in () if source is None else files_of(source):
+        taken[file.resolve()] = "the source itself"
+    for name, path in files.items():
+        if path is None or str(path) == "-":
+            continue
+        _require_place(name, path)
+        for place in (path.resolve(), path.with_name(f"{path.name}.previous").resolve()):
+            if place in taken:
+                raise checks.refuse(name, path, f"another file than {taken[place]}", "rename it")
+            taken[place] = f"that of {name}"
+
+
+def _require_place(name: str, path: Path) -> None:
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "a pipe or device"
+        raise checks.refuse(name, f"{path}, which is {what}", "a file", "name a file")
+    if not path.parent.is_dir():
+        raise checks.refuse(
+            name,
+            path,
+            "a folder that exists",
+            f"the folder {path.parent} does not exist: create it",
+        )
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+        writable = not path.exists() or os.access(path, os.W_OK)
+    except OSError:
+        writable = False
+    if not writable:
+        raise checks.refuse(name, path, "a place that can be written", "check its permissions")
 
 
 class Interruption:
@@ -301,4 +397,4 @@ class Watch:
         if self._bar is not None:
             self._bar.update(self._task, description=line, completed=self._resumed + self.fresh)
         else:
-            _say(line)
+            say(line)

@@ -1,31 +1,25 @@
-"""What commands give out: a model in words, and tables that appear when they are whole."""
+"""What programs read: a model as plain values, and tables that appear when they are whole."""
 
 from __future__ import annotations
 
 import csv
 import json
-import os
 import sys
-import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.markup import escape
 
 import miniamp
 from miniamp import checks
-from miniamp.errors import printable, typed
+from miniamp.errors import typed
 from miniamp.streams.checkpoint import beside, real_path
-from miniamp.streams.sources import files_of
 
 if TYPE_CHECKING:
-    from miniamp.cli.tasks import Estimator
+    from miniamp.cli.run import Estimator
     from miniamp.estimators.summary import Summary
 
 #: Coefficients that are listed, and features of clusters: those fit the width of a terminal.
@@ -41,6 +35,7 @@ def described(
     """The model as plain values."""
     if hasattr(estimator, "cluster_centers_"):
         return _clusters(estimator, names, min(top, WIDTH))
+    mean = miniamp.estimators.describe.mean_over_rows
     history: Sequence[Entry] = estimator.history_
     last = history[-1]
     classes = getattr(estimator, "classes_", None)
@@ -54,11 +49,11 @@ def described(
         "batches": last["batch"] + 1,
         "solver": last["solver"],
         "reason": last["reason"],
-        "error": _mean(history, "error"),
+        "error": mean(history, "error"),
         "last_error": scored[-1]["error"] if scored else None,
         "forecast": scored[-1]["expected_error"] if scored else None,
         "theory": scored[-1].get("theory_error") if scored else None,
-        "coverage": _mean(history, "coverage"),
+        "coverage": mean(history, "coverage"),
         "hyper_parameters": {
             name: value
             for name, value in last.items()
@@ -105,73 +100,6 @@ def _strongest(found: Summary, top: int) -> list[dict[str, object]]:
     return listed[:top]
 
 
-def errors_line(history: Sequence[Entry], classes: bool) -> str:
-    """The prediction error, over all rows and over the latest, beside the expected one.
-
-    The model's own prediction is always there; that of state evolution for independent features
-    only.
-
-    Examples
-    --------
-    >>> errors_line([{"rows": 5}, {"rows": 5, "error": 0.04, "expected_error": 0.09}], False)
-    'error so far 0.2, latest 5 rows 0.2 (predicted 0.3)'
-    """
-    recent: Sequence[Entry] = miniamp.estimators.describe.latest(history)
-    if not recent:
-        return "no predictions yet"
-    rows = sum(entry["rows"] for entry in recent)
-    theory = _mean(recent, "theory_error")
-    predicted = shown_error(_mean(recent, "expected_error"), classes)
-    predicted += "" if theory is None else f", theory {shown_error(theory, classes)}"
-    return (
-        f"error so far {shown_error(_mean(history, 'error'), classes)}, latest {rows:,} rows "
-        f"{shown_error(_mean(recent, 'error'), classes)} (predicted {predicted})"
-    )
-
-
-def _mean(history: Sequence[Entry], name: str) -> float | None:
-    return miniamp.estimators.describe.mean_over_rows(history, name)
-
-
-def shown(text: object) -> str:
-    """Text as it is: neither rich nor the terminal takes anything in it as a command."""
-    return escape(printable(str(text)))
-
-
-def shown_error(error: float | None, classes: bool) -> str:
-    """A share of errors, or the root of a mean square, in the units of the target."""
-    if error is None:
-        return "unknown"
-    return f"{100.0 * error:.3g} %" if classes else f"{error**0.5:.3g}"
-
-
-def show(
-    estimator: Estimator, names: Sequence[str], console: Console, top: int = STRONGEST
-) -> None:
-    """Print the summary of a model, its errors and its health."""
-    found = estimator._summary(0.9, names)
-    if hasattr(estimator, "cluster_centers_"):
-        lines = [found.text()]
-    else:
-        intercepts = int(np.sum(np.isinf(found.strength)))
-        lines = [found.text(top + intercepts), *_about_fit(estimator)]
-    for line in lines:
-        console.print(escape(line), soft_wrap=True, highlight=False)
-
-
-def _about_fit(estimator: Any) -> list[str]:
-    history = estimator.history_
-    last = history[-1]
-    lines = [f"solver: {printable(last['solver'])} ({printable(last['reason'])})"]
-    health = estimator.health_
-    findings = [f"health: {printable(f.as_typed('shell'))}" for f in health.findings]
-    if any(entry.get("error") is not None for entry in history):
-        lines.append(errors_line(history, hasattr(estimator, "classes_")))
-        return lines + (findings or [f"health: {health}"])
-    unknown = "health: unknown, as no row was predicted before it was learned from; use more rows"
-    return lines + (findings or [f"{unknown}, a smaller --batch-size, or --shuffle if sorted"])
-
-
 def write_json(value: object) -> None:
     """One JSON document on standard output; what is no finite number is null."""
     sys.stdout.write(json.dumps(miniamp.estimators.describe.finite(value), indent=2) + "\n")
@@ -180,21 +108,13 @@ def write_json(value: object) -> None:
 #: One batch of a table: columns of equal length by name.
 Table = Mapping[str, Sequence[object] | NDArray[np.generic]]
 
+#: Writes one batch of rows after the other.
+Writer: TypeAlias = Callable[[Table], None]
+
 #: How text begins that a spreadsheet would compute.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 _KINDS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-
-
-class Writer(ABC):
-    """Takes one batch of rows after the other."""
-
-    @abstractmethod
-    def write(self, table: Table) -> None:
-        """Write a batch."""
-
-    def close(self) -> None:  # noqa: B027
-        """Write what is left, if anything is."""
 
 
 def kind_of(path: Path) -> str:
@@ -221,29 +141,28 @@ def writing(path: Path) -> Iterator[Writer]:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     place = Path(folder) / "p.csv"
-    ...     with writing(place) as writer:
-    ...         writer.write({"prediction": [1.5, 2.0], "std": [0.5, 0.25]})
+    ...     with writing(place) as write:
+    ...         write({"prediction": [1.5, 2.0], "std": [0.5, 0.25]})
     ...     place.read_text()
     'prediction,std\n1.5,0.5\n2.0,0.25\n'
     """
     kind = kind_of(path)
     if str(path) == "-":
-        yield CSVWriter(sys.stdout)
+        with _csv(sys.stdout) as write:
+            yield write
         sys.stdout.flush()
         return
     place = real_path(path)
     fresh = beside(place, "new")
     try:
-        # Text has the same line ends on every system.
-        text = kind != "parquet"
-        with fresh.open(
-            "x" if text else "xb",
-            encoding="utf-8" if text else None,
-            newline="\n" if text else None,
-        ) as file:
-            writer = WRITERS[kind](file)
-            yield writer
-            writer.close()
+        if kind == "parquet":
+            with fresh.open("xb") as binary, _parquet(binary) as write:
+                yield write
+        else:
+            writer = _csv if kind == "csv" else _json_lines
+            # Text has the same line ends on every system.
+            with fresh.open("x", encoding="utf-8", newline="\n") as text, writer(text) as write:
+                yield write
         fresh.replace(place)
     except OSError as error:
         raise checks.refuse(
@@ -253,19 +172,20 @@ def writing(path: Path) -> Iterator[Writer]:
         fresh.unlink(missing_ok=True)
 
 
-class CSVWriter(Writer):
+@contextmanager
+def _csv(file: IO[str]) -> Iterator[Writer]:
     """Comma-separated values, with the names first."""
+    rows, begun = csv.writer(file, lineterminator="\n"), False
 
-    def __init__(self, file: IO[str]) -> None:
-        self._csv = csv.writer(file, lineterminator="\n")
-        self._begun = False
-
-    def write(self, table: Table) -> None:
-        if not self._begun:
-            self._csv.writerow(map(_inert, table))
-            self._begun = True
+    def write(table: Table) -> None:
+        nonlocal begun
+        if not begun:
+            rows.writerow(map(_inert, table))
+            begun = True
         columns = (map(_inert, _list(column)) for column in table.values())
-        self._csv.writerows(zip(*columns, strict=True))
+        rows.writerows(zip(*columns, strict=True))
+
+    yield write
 
 
 def _inert(cell: object) -> object:
@@ -285,88 +205,34 @@ def _inert(cell: object) -> object:
     return cell
 
 
-class JSONLinesWriter(Writer):
+@contextmanager
+def _json_lines(file: IO[str]) -> Iterator[Writer]:
     """One JSON object per line."""
 
-    def __init__(self, file: IO[str]) -> None:
-        self._file = file
-
-    def write(self, table: Table) -> None:
+    def write(table: Table) -> None:
         names = list(table)
         for row in zip(*map(_list, table.values()), strict=True):
-            self._file.write(json.dumps(dict(zip(names, row, strict=True))) + "\n")
+            file.write(json.dumps(dict(zip(names, row, strict=True))) + "\n")
+
+    yield write
 
 
-class ParquetWriter(Writer):
+@contextmanager
+def _parquet(file: IO[bytes]) -> Iterator[Writer]:
     """Parquet, one row group per batch."""
+    pa = checks.needed("pyarrow", "writing Parquet")
+    parquet = checks.needed("pyarrow.parquet", "writing Parquet")
+    with ExitStack() as stack:
+        opened: list[Any] = []
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._arrow = checks.needed("pyarrow", "writing Parquet")
-        self._parquet = checks.needed("pyarrow.parquet", "writing Parquet")
-        self._file = file
-        self._writer: Any = None
+        def write(table: Table) -> None:
+            rows = pa.table({name: _list(column) for name, column in table.items()})
+            if not opened:
+                opened.append(stack.enter_context(parquet.ParquetWriter(file, rows.schema)))
+            opened[0].write_table(rows)
 
-    def write(self, table: Table) -> None:
-        rows = self._arrow.table({name: _list(column) for name, column in table.items()})
-        if self._writer is None:
-            self._writer = self._parquet.ParquetWriter(self._file, rows.schema)
-        self._writer.write_table(rows)
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
+        yield write
 
 
 def _list(column: Sequence[object] | NDArray[np.generic]) -> list[object]:
     return list(column.tolist() if isinstance(column, np.ndarray) else column)
-
-
-WRITERS: dict[str, Callable[[IO[Any]], Writer]] = {
-    "csv": CSVWriter,
-    "jsonl": JSONLinesWriter,
-    "parquet": ParquetWriter,
-}
-
-
-def require_outputs(outputs: Mapping[str, Path | None], source: str | None = None) -> None:
-    """Refuse, before any work, outputs that cannot be written or would overwrite each other.
-
-    Parameters
-    ----------
-    outputs : dict
-        The path of each option that names a file; - is standard output.
-    source : str, optional
-        Where the rows come from, which no output may replace.
-    """
-    taken: dict[Path, str] = {}
-    for file in () if source is None else files_of(source):
-        taken[file.resolve()] = "the source itself"
-    for name, path in outputs.items():
-        if path is None or str(path) == "-":
-            continue
-        _require_place(name, path)
-        for place in (path.resolve(), path.with_name(f"{path.name}.previous").resolve()):
-            if place in taken:
-                raise checks.refuse(name, path, f"another file than {taken[place]}", "rename it")
-            taken[place] = f"that of {name}"
-
-
-def _require_place(name: str, path: Path) -> None:
-    if path.exists() and not path.is_file():
-        what = "a folder" if path.is_dir() else "a pipe or device"
-        raise checks.refuse(name, f"{path}, which is {what}", "a file", "name a file")
-    if not path.parent.is_dir():
-        raise checks.refuse(
-            name,
-            path,
-            "a folder that exists",
-            f"the folder {path.parent} does not exist: create it",
-        )
-    try:
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-        writable = not path.exists() or os.access(path, os.W_OK)
-    except OSError:
-        writable = False
-    if not writable:
-        raise checks.refuse(name, path, "a place that can be written", "check its permissions")

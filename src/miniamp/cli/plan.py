@@ -10,8 +10,9 @@ from rich.console import Console
 
 import miniamp
 from miniamp.channels.base import Channel
+from miniamp.cli.learn import require_outputs
 from miniamp.cli.options import JSON, PRIORS, channel_of, option, prior_of, takes, within
-from miniamp.cli.outputs import require_outputs, write_json
+from miniamp.cli.outputs import write_json
 from miniamp.errors import MissingExtraError
 from miniamp.priors import GaussBernoulli, Gaussian, ScalarPrior
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import miniamp
 from miniamp.arrays import Array
+from miniamp.cli.learn import require_outputs
 from miniamp.cli.options import (
     MissingRule,
     ModelFile,
@@ -22,13 +23,13 @@ from miniamp.cli.options import (
     takes,
     within,
 )
-from miniamp.cli.outputs import kind_of, require_outputs, writing
+from miniamp.cli.outputs import kind_of, writing
 from miniamp.cli.run import State, from_start, opened
 from miniamp.streams import StreamBatch, open_stream
 from miniamp.streams.sources import is_read_once
 
 if TYPE_CHECKING:
-    from miniamp.cli.tasks import Estimator
+    from miniamp.cli.run import Estimator
 
 
 class PredictOptions:
@@ -78,10 +79,10 @@ def predict(model: ModelFile, source: Source, **given: Any) -> None:
         **as_learned,
     )
     count = 0
-    with writing(output) as writer:
+    with writing(output) as write:
         for batch in batches:
             numbered = missing is MissingRule.drop
-            writer.write(predictions(estimator, batch, given["level"], numbered=numbered))
+            write(predictions(estimator, batch, given["level"], numbered=numbered))
             count += batch.rows
     if str(output) != "-":
         sys.stderr.write(f"miniamp: {count:,} predictions in {output}\n")

@@ -5,23 +5,30 @@ from __future__ import annotations
 import copy
 import hashlib
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 import miniamp
 from miniamp import checks
 from miniamp.cli.options import Options, column, hashed_of, pairs, reading_options
-from miniamp.cli.tasks import E, LearningTask
 from miniamp.streams import Schema, Stream, StreamBatch, open_stream
 from miniamp.streams.sources import files_of, is_read_once
 
 if TYPE_CHECKING:
-    from miniamp.cli.tasks import Estimator
+    from miniamp.estimators import MiniAMPClassifier, MiniAMPClusterer, MiniAMPRegressor
+
+    Predictor: TypeAlias = MiniAMPRegressor | MiniAMPClassifier
+    Estimator: TypeAlias = Predictor | MiniAMPClusterer
+
+    E = TypeVar("E", bound=Estimator)
+else:
+    E = TypeVar("E")
 
 #: What `batch.state()` gives, or a run that was saved.
 State: TypeAlias = Mapping[str, Any]
@@ -33,6 +40,35 @@ COMPARED = 4096
 SAMPLE, PIPE_ROWS = 1024, 1000
 #: Options that decide when to stop, and may be others when a run is resumed.
 LIMITS = ("idle_seconds", "rows")
+
+
+class LearningTask(ABC, Generic[E]):
+    """What the options ask to learn; making one refuses options that no run could use."""
+
+    #: The name of the command.
+    command: ClassVar[str]
+    #: Those that decide about the result, by name.
+    options: Options
+    #: Rows per batch, where the options decide; None where the first rows do.
+    batch_rows: int | None
+    #: Whether the target is text, as `open_stream` takes it.
+    labels: bool | str = "auto"
+
+    def suited_rows(self, first: StreamBatch, total: int) -> int:
+        """Rows per batch that suit the first of `total` rows."""
+        return first.rows  # where the options do not decide, the task does
+
+    @abstractmethod
+    def new_estimator(self, first: StreamBatch) -> E:
+        """The estimator that the options and the first batch ask for, not fitted."""
+
+    @abstractmethod
+    def absorb(self, estimator: E, batch: StreamBatch) -> None:
+        """Let the estimator learn a batch, all or nothing."""
+
+    @abstractmethod
+    def progress(self, estimator: E) -> str:
+        """What the progress shows of the latest batch."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +178,10 @@ class Run(Generic[E]):
     def rows(self) -> int:
         """Rows learned so far."""
         return 0 if self.learned is None else int(self.learned.estimator.n_samples_seen_)
+
+    def progress(self) -> str:
+        """What the progress shows of the latest batch."""
+        return self.task.progress(self.estimator)
 
     @property
     def feature_names(self) -> tuple[str, ...]:

@@ -51,9 +51,8 @@ from miniamp.estimators.saving import SaveMixin, State, labels_of, labels_state
 from miniamp.estimators.scoring import RowPrediction, Scorer
 from miniamp.estimators.settings import CHECKED, ModelSettings, cut, takes_amp
 from miniamp.estimators.state import FitState
-from miniamp.estimators.summary import Summary, SummaryMixin
+from miniamp.estimators.summary import JointUncertainty, Summary, SummaryMixin
 from miniamp.estimators.targets import conflict
-from miniamp.estimators.uncertainty import JointUncertainty
 from miniamp.posterior import Posterior
 from miniamp.priors import ScalarPrior
 

@@ -17,8 +17,7 @@ from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.errors import InvalidInputError, MissingExtraError
 from miniamp.estimators.history import Entry
-from miniamp.estimators.summary import Summary, shown
-from miniamp.estimators.uncertainty import JointPosterior, joint
+from miniamp.estimators.summary import JointPosterior, Summary, joint, shown
 
 if TYPE_CHECKING:
     from arviz import InferenceData

@@ -1,11 +1,10 @@
 """Streams: where rows come from, in bounded memory; and checkpoints, to stop and resume."""
 
 from miniamp.streams.beliefs import decode_belief, encode_belief, register
-from miniamp.streams.blocks import StreamBatch
 from miniamp.streams.checkpoint import is_sound, load, lock, previous_of, restoring, save
 from miniamp.streams.parallel import Absorbed, MergeWarning, merge, parallel_absorb
 from miniamp.streams.schema import Column, Schema
-from miniamp.streams.stream import Stream, open_stream
+from miniamp.streams.stream import Stream, StreamBatch, open_stream
 
 __all__ = [
     "Absorbed",

@@ -7,13 +7,17 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array
-from miniamp.streams.pieces import ArrowArray, Cells, leave_out
+from miniamp.streams.base import Cells
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Texts that mean "no value", in any case; as pandas, R and databases write them.
 MISSING_TEXTS = frozenset(
@@ -80,20 +84,32 @@ class ColumnTypeError(Exception):
     """A whole column of a type that is neither number nor text, such as dates or lists."""
 
 
+def _type_of(cells: Cells) -> str:
+    """What a column came as: "text" (or objects, whose cells decide), "number" or "date"; or ""."""
+    if isinstance(cells, np.ndarray):
+        kinds = {"OUST": "text", "fiub": "number", "M": "date"}
+        return next((name for kind, name in kinds.items() if cells.dtype.kind in kind), "")
+    types = checks.needed("pyarrow", "reading Arrow data").types
+    kind = cells.type.value_type if types.is_dictionary(cells.type) else cells.type
+    known = {
+        "text": (types.is_string, types.is_large_string, types.is_string_view, types.is_null),
+        "number": (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal),
+        "date": (types.is_date, types.is_timestamp),
+    }
+    return next((name for name, tests in known.items() if any(test(kind) for test in tests)), "")
+
+
+def _readable_type(cells: Cells) -> str:
+    """The same for a column to be read as numbers or text; others are refused."""
+    found = _type_of(cells)
+    if found not in ("text", "number"):
+        raise ColumnTypeError(f"{cells.dtype if isinstance(cells, np.ndarray) else cells.type}")
+    return found
+
+
 def is_text(cells: Cells) -> bool:
     """Whether the column came as text (or as objects), so that its cells decide what it is."""
-    if isinstance(cells, np.ndarray):
-        return cells.dtype.kind in "OUST"
-    types = checks.needed("pyarrow", "reading Arrow data").types
-    kind = cells.type
-    if types.is_dictionary(kind):
-        kind = getattr(kind, "value_type", kind)
-    return bool(
-        types.is_string(kind)
-        or types.is_large_string(kind)
-        or types.is_string_view(kind)
-        or types.is_null(kind)
-    )
+    return _type_of(cells) == "text"
 
 
 def first_texts(cells: Cells) -> Iterator[str | bool]:
@@ -147,13 +163,18 @@ def as_numbers(cells: Cells) -> Array:
     >>> as_numbers(np.array(["1.5", " 2 ", "NA", None], dtype=object))
     array([1.5, 2. , nan, nan])
     """
-    if not isinstance(cells, np.ndarray):
-        return _arrow_numbers(cells)
-    if cells.dtype.kind in "fiub":
-        return np.asarray(cells, dtype=np.float64)
-    if cells.dtype.kind not in "OUST":
-        raise ColumnTypeError(f"{cells.dtype}")
-    return _parsed(cells.tolist())
+    sort = _readable_type(cells)
+    if isinstance(cells, np.ndarray):
+        return np.asarray(cells, dtype=np.float64) if sort == "number" else _parsed(cells.tolist())
+    pa = checks.needed("pyarrow", "reading Arrow data")
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.dictionary_decode()
+    if pa.types.is_boolean(cells.type):
+        cells = cells.cast(pa.int8())
+    try:
+        return arrow_values(cells.cast(pa.float64(), safe=False))
+    except pa.ArrowInvalid:  # a blank around a number, a rare word for missing, or no number at all
+        return _parsed(cells.to_pylist())
 
 
 def side_by_side(columns: Sequence[Cells], dtype: np.dtype[np.float64]) -> Array | None:
@@ -192,13 +213,8 @@ def as_texts(cells: Cells) -> Texts:
     >>> as_texts(np.array([1.0, 2.5, np.nan]))
     array(['1', '2.5', None], dtype=object)
     """
-    if isinstance(cells, np.ndarray):
-        if cells.dtype.kind in "MmVc":
-            raise ColumnTypeError(f"{cells.dtype}")
-        values = cells.tolist()
-    else:
-        _check_type(cells)
-        values = cells.to_pylist()
+    _readable_type(cells)
+    values = cells.tolist() if isinstance(cells, np.ndarray) else cells.to_pylist()
     texts = np.empty(len(cells), dtype=object)
     texts[:] = [_text(cell) for cell in values]
     return texts
@@ -237,36 +253,7 @@ def parsed(cell: object, index: int = 0) -> float:
     raise CellError(index, cell)
 
 
-def _check_type(cells: ArrowArray) -> None:
-    types = checks.needed("pyarrow", "reading Arrow data").types
-    kind = cells.type
-    good = (
-        is_text(cells)
-        or types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_boolean(kind)
-        or types.is_decimal(kind)
-        or types.is_dictionary(kind)
-    )
-    if not good:
-        raise ColumnTypeError(str(kind))
-
-
-def _arrow_numbers(cells: ArrowArray) -> Array:
-    pa = checks.needed("pyarrow", "reading Arrow data")
-    _check_type(cells)
-    if pa.types.is_dictionary(cells.type):
-        cells = cells.dictionary_decode()
-        _check_type(cells)
-    if pa.types.is_boolean(cells.type):
-        cells = cells.cast(pa.int8())
-    try:
-        return arrow_values(cells.cast(pa.float64(), safe=False))
-    except pa.ArrowInvalid:  # a blank around a number, a rare word for missing, or no number at all
-        return _parsed(cells.to_pylist())
-
-
-def arrow_values(cells: ArrowArray) -> Array:
+def arrow_values(cells: pa.Array) -> Array:
     """The float64 of an Arrow array as a view, NaN where null; its own way imports pandas."""
     if cells.null_count:
         cells = cells.fill_null(math.nan)
@@ -280,7 +267,7 @@ def are_dates(columns: Sequence[Cells]) -> bool:
     found = False
     for cells in columns:
         if not is_text(cells):
-            return _has_date_type(cells)
+            return _type_of(cells) == "date"
         for text in first_texts(cells):
             if not isinstance(text, str) or _iso(text) is None:
                 return False
@@ -322,13 +309,6 @@ def _iso(text: str) -> str | None:
             return None
         month = str(named[0])
     return f"{found['year']}-{month:0>2}-{found['day']:0>2}{found['clock'] or ''}"
-
-
-def _has_date_type(cells: Cells) -> bool:
-    if isinstance(cells, np.ndarray):
-        return cells.dtype.kind == "M"
-    types = checks.needed("pyarrow", "reading Arrow data").types
-    return bool(types.is_date(cells.type) or types.is_timestamp(cells.type))
 
 
 def date_kind(columns: Sequence[Cells]) -> str:
@@ -393,3 +373,9 @@ def expanded(days: Array, parts: Sequence[str]) -> Array:
     columns += [known * (weekday == j) for j in range(WEEK)]
     columns += [np.sin(turn), np.cos(turn)]
     return np.stack(columns[: len(parts)], axis=1)
+
+
+def leave_out(name: str, *, words: bool = False) -> str:
+    """The remedy for a column that should be no feature, or one of words."""
+    text = f"leave it out with {{keep=['{name}']|{name}}}"
+    return text + (f", or hash its words with {{hashed=dict({name}=8)|{name}=8}}" if words else "")

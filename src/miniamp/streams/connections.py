@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
 from miniamp import checks
+from miniamp.streams.base import Mark, Piece, Source, refuse_too_many, rows_per_piece, skip_rows
 from miniamp.streams.formats.arrow import arrow_piece
-from miniamp.streams.formats.base import refuse_too_many
-from miniamp.streams.formats.json_lines import json_object
+from miniamp.streams.formats.text import json_object
 from miniamp.streams.in_memory import record_pieces
-from miniamp.streams.pieces import Mark, Piece, Source, rows_per_piece, skip_rows
 from miniamp.streams.schema import absent
 
 if TYPE_CHECKING:

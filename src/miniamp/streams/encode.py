@@ -1,11 +1,10 @@
-"""Pieces to blocks of numbers, missing values in them, and categories to indicators."""
+"""Rows on their way to a batch: pieces to blocks of numbers, gaps in them, and then features."""
 
 from __future__ import annotations
 
-import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -13,7 +12,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from miniamp import checks
-from miniamp.errors import MiniampWarning
+from miniamp.arrays import Array
+from miniamp.errors import InvalidInputError
+from miniamp.streams.base import Cells, Numbers, Piece
 from miniamp.streams.cells import (
     DECIMAL_COMMA,
     CellError,
@@ -24,16 +25,8 @@ from miniamp.streams.cells import (
     expanded,
     side_by_side,
 )
-from miniamp.streams.pieces import CSR, Cells, MatrixPiece, Numbers, Piece, TablePiece, leave_out
-from miniamp.streams.schema import CATEGORY, HASHED, NUMBER, Column, Reference, Schema, absent
+from miniamp.streams.schema import HASHED, NUMBER, Column, ReadOptions, Schema, absent, warn
 
-#: Rows at the head that make these guesses safe: in 32 of them 50 equally frequent categories look
-#: like an identifier once in 100 files. The share of different
-#: texts from which a column is an identifier, and the categories from which it takes many features.
-LEAST_ROWS, MOSTLY, MANY = 30, 0.9, 100
-#: More different texts than this in one column are rather identifiers or prose than categories, and
-#: each would cost a feature.
-MOST_CATEGORIES = 1000
 #: Features up to which rows with hashed words are dense: 32 MB per 1000 rows.
 DENSE_FEATURES = 4096
 
@@ -46,10 +39,9 @@ class Block:
 
     numbers: NDArray[np.int64]  #: (k,) the stream's number of each row, counted from 0
     X: Numbers  #: (k, n), or CSR: the columns that are numbers
-    texts: dict[str, NDArray[np.object_]]  #: the columns that are categories, (k,) objects each
+    #: The columns that are text, and those that are carried along as such, (k,) objects each.
+    texts: dict[str, NDArray[np.object_]]
     y: NDArray[np.generic] | None  #: (k,) targets: float64, or objects for labels
-    #: Columns that are carried along as text, (k,) objects each.
-    kept: dict[str, NDArray[np.object_]] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -63,61 +55,105 @@ class Block:
             self.X[where],
             {name: cells[where] for name, cells in self.texts.items()},
             None if self.y is None else self.y[where],
-            {name: cells[where] for name, cells in self.kept.items()},
+        )
+
+    @classmethod
+    def joined(cls, blocks: Sequence[Block]) -> Block:
+        """One block of all their rows, in order."""
+        if len(blocks) == 1:
+            return blocks[0]
+        dense = [block.X for block in blocks if isinstance(block.X, np.ndarray)]
+        targets = [block.y for block in blocks if block.y is not None]
+        names = blocks[0].texts
+        return cls(
+            np.concatenate([block.numbers for block in blocks]),
+            np.concatenate(dense) if dense else sp.vstack([b.X for b in blocks], format="csr"),
+            {name: np.concatenate([block.texts[name] for block in blocks]) for name in names},
+            np.concatenate(targets) if targets else None,
         )
 
 
-class RowLocator:
-    """Which row of which origin a row of the stream is, so that errors can name it."""
+def rebatch(blocks: Iterable[Block], k: int, first: int | None = None) -> Iterator[Block]:
+    """The same rows, k at a time, the last block shorter; holds one batch and one block at most.
 
-    def __init__(self) -> None:
-        self._marks: list[tuple[int, str, int]] = []
+    The first block may have another size.
 
-    def numbered(self, pieces: Iterable[Piece], start: int) -> Iterator[tuple[int, Piece]]:
-        """Each piece with the stream's number of its first row."""
+    Examples
+    --------
+    >>> def block(begin, end):
+    ...     return Block(np.arange(begin, end), np.zeros((end - begin, 2)), {}, None)
+    >>> [b.rows for b in rebatch([block(0, 3), block(3, 10), block(10, 11)], 4)]
+    [4, 4, 3]
+    """
+    held: list[Block] = []
+    rows, size = 0, first or k
+    for block in blocks:
+        begin = 0
+        while rows + block.rows - begin >= size:
+            end = begin + size - rows
+            yield Block.joined([*held, block.at(slice(begin, end))])
+            held, rows, begin, size = [], 0, end, k
+        if begin < block.rows:
+            held.append(block.at(slice(begin, None)) if begin else block)
+            rows += block.rows - begin
+    if held:
+        yield Block.joined(held)
+
+
+class Reader:
+    """Reads pieces by a schema, naming row, column and value where one cannot be read.
+
+    Parameters
+    ----------
+    schema : Schema
+        With all its vocabularies.
+    options : ReadOptions
+        What the user wants.
+    reported : set of str
+        Columns of which an unknown category was reported; further ones are added.
+    """
+
+    def __init__(self, schema: Schema, options: ReadOptions, reported: set[str]) -> None:
+        self._schema, self._options, self._reported = schema, options, reported
+        self._origins: list[tuple[int, str, int]] = []
+
+    def blocks(self, pieces: Iterable[Piece], start: int) -> Iterator[Block]:
+        """The pieces as blocks, the first row being number `start`; gaps are dealt with."""
         for piece in pieces:
-            if not self._marks or self._marks[-1][1] != piece.origin:
-                self._marks.append((start, piece.origin, piece.row))
-            yield start, piece
+            if not self._origins or self._origins[-1][1] != piece.origin:
+                self._origins.append((start, piece.origin, piece.row))
+            yield self._without_gaps(self._block(start, piece))
             start += piece.rows
 
-    def of(self, row: int) -> str:
+    def _place(self, row: int) -> str:
         """The origin of row number `row` (from 0) of the stream and its number there, from 1."""
-        begin, origin, first = self._marks[bisect_right(self._marks, row, key=lambda m: m[0]) - 1]
+        known = bisect_right(self._origins, row, key=lambda origin: origin[0])
+        begin, origin, first = self._origins[known - 1]
         return f"{origin}, row {row - begin + first + 1}"
 
-
-class Encoder:
-    """Reads pieces by a schema, naming row, column and value where one cannot be read."""
-
-    def __init__(
-        self, schema: Schema, dtype: np.dtype[np.float64], locator: RowLocator, keep: Sequence[str]
-    ) -> None:
-        self.schema, self.dtype, self.locator, self.keep = schema, dtype, locator, keep
-
-    def block(self, first: int, piece: Piece) -> Block:
+    def _block(self, first: int, piece: Piece) -> Block:
         """The piece, whose first row is number `first` of the stream, as a block."""
+        X, y = self._matrix(piece) if piece.X is not None else self._table(first, piece)
         numbers = np.arange(first, first + piece.rows, dtype=np.int64)
-        if isinstance(piece, MatrixPiece):
-            for name in self.keep:
-                raise checks.refuse("keep", repr(name), "columns with names", "leave it out")
-            X, y = self._of_matrix(piece)
-            return Block(numbers, X, {}, None if y is None else self._target(first, y))
-        return self._of_table(first, numbers, piece)
+        names = (*self._options.keep, *(c.name for c in self._schema.columns if c.is_text))
+        texts = {name: self._read(as_texts, first, piece.columns[name], name) for name in names}
+        return Block(numbers, X, texts, None if y is None else self._target(first, y))
 
-    def _of_table(self, first: int, numbers: NDArray[np.int64], table: TablePiece) -> Block:
-        target = self.schema.target
-        if not self.schema.columns:
+    def _table(self, first: int, table: Piece) -> tuple[Numbers, Cells | None]:
+        """The numbers of a table, and its target."""
+        schema, dtype = self._schema, self._options.dtype
+        if not schema.columns:
             raise checks.refuse(
                 table.origin,
                 "named columns",
-                f"a plain array of {self.schema.width} columns as in the schema",
+                f"a plain array of {schema.width} columns as in the schema",
                 "give the rows as an array",
             )
-        for kept_name in self.keep:
-            if kept_name not in table.columns:
-                raise absent("keep", kept_name, list(table.columns), table.origin)
-        for name in (*(c.name for c in self.schema.columns), *([] if target is None else [target])):
+        for name in self._options.keep:
+            if name not in table.columns:
+                raise absent("keep", name, list(table.columns), table.origin)
+        target = [] if schema.target is None else [str(schema.target)]
+        for name in (*(c.name for c in schema.columns), *target):
             if name not in table.columns:
                 raise checks.refuse(
                     table.origin,
@@ -125,26 +161,23 @@ class Encoder:
                     "the same columns as before",
                     "add it, or leave it out from the start with {columns=[...]|a,b}",
                 )
-        numeric = [c for c in self.schema.columns if not c.is_text]
+        numeric = [c for c in schema.columns if not c.is_text]
         X = None
         if all(c.kind == NUMBER for c in numeric):
-            X = side_by_side([table.columns[c.name] for c in numeric], self.dtype)
+            X = side_by_side([table.columns[c.name] for c in numeric], dtype)
         if X is None:
-            X = np.empty((table.rows, len(numeric)), dtype=self.dtype)
+            X = np.empty((table.rows, len(numeric)), dtype=dtype)
             for j, c in enumerate(numeric):
                 reader = as_numbers if c.kind == NUMBER else as_days
                 X[:, j] = self._read(reader, first, table.columns[c.name], c.name)
-        texts = {
-            c.name: self._read(as_texts, first, table.columns[c.name], c.name)
-            for c in self.schema.columns
-            if c.is_text
-        }
-        y = table.y if target is None else table.columns[str(target)]
-        kept = {name: self._read(as_texts, first, table.columns[name], name) for name in self.keep}
-        return Block(numbers, X, texts, None if y is None else self._target(first, y), kept)
+        return X, table.targets(schema.target)
 
-    def _of_matrix(self, piece: MatrixPiece) -> tuple[Numbers, Cells | None]:
-        schema, X, y = self.schema, piece.X, piece.y
+    def _matrix(self, piece: Piece) -> tuple[Numbers, Cells | None]:
+        """The numbers of a piece without names, and its target."""
+        schema, X, y = self._schema, piece.X, piece.y
+        assert X is not None
+        for name in self._options.keep:
+            raise checks.refuse("keep", repr(name), "columns with names", "leave it out")
         if schema.width == 0:
             raise checks.refuse(
                 piece.origin,
@@ -164,11 +197,11 @@ class Encoder:
             y = (column if isinstance(column, np.ndarray) else column.toarray())[:, 0]
         if schema.columns:
             X = X[:, [int(column.name[1:]) for column in schema.columns]]
-        return X.astype(self.dtype, copy=False), y
+        return X.astype(self._options.dtype, copy=False), y
 
     def _target(self, first: int, cells: Cells) -> NDArray[np.generic]:
-        name = "target" if self.schema.target is None else str(self.schema.target)
-        if self.schema.labels:
+        name = "target" if self._schema.target is None else str(self._schema.target)
+        if self._schema.labels:
             return self._read(as_texts, first, cells, name)
         remedy = "correct it; classes are text with --classes a,b,c, or labels=True in Python"
         return self._read(as_numbers, first, cells, name, remedy)
@@ -190,158 +223,172 @@ class Encoder:
                 f"correct it, or use {{categorical=['{name}']|{name}}} if it holds categories"
             )
             raise checks.refuse(
-                f"{self.locator.of(first + bad.index)}, column {name!r}",
+                f"{self._place(first + bad.index)}, column {name!r}",
                 f"{bad.value!r:.60}",
                 "a number" if reader is not as_days else "a date such as 2024-12-31",
                 remedy,
             ) from None
         except ColumnTypeError as bad:
             raise checks.refuse(
-                f"{self.locator.of(first)}, column {name!r}",
+                f"{self._place(first)}, column {name!r}",
                 f"values of type {bad}",
                 "numbers or text",
                 "convert the column, or leave it out with {columns=[...]|a,b}",
             ) from None
 
+    def _without_gaps(self, block: Block) -> Block:
+        """The block with its missing values refused, dropped, or left as NaN for the mean to fill.
 
-def with_vocabulary(schema: Schema, head: Sequence[Piece], reference: Reference) -> Schema:
-    """The schema with its open vocabularies fixed by the first rows, sorted."""
-    found: dict[str, list[str]] = {}
-    tables = [piece for piece in head if isinstance(piece, TablePiece)]
-    for column in schema.columns:
-        if column.kind == CATEGORY and column.categories is None:
-            cells = [as_texts(t.columns[column.name]) for t in tables if column.name in t.columns]
-            words = sorted({word for part in cells for word in part.tolist() if word is not None})
-            if len(words) > MOST_CATEGORIES:
-                raise checks.refuse(
-                    f"column {column.name!r}",
-                    f"{len(words)} different texts in {sum(t.rows for t in tables)} rows",
-                    f"at most {MOST_CATEGORIES} categories",
-                    leave_out(column.name, words=True),
+        Rows without a target are dropped with those of the rule "drop", and with the rule "mean".
+        Infinite values are no missing values: they are refused under every rule.
+        """
+        rule, schema = self._options.missing, self._schema
+        no_target = np.zeros(block.rows, dtype=bool) if block.y is None else _missing(block.y)
+        lacking = {c.name: _missing(block.texts[c.name]) for c in schema.columns if c.is_text}
+        if _is_finite(block) and not any(gaps.any() for gaps in (no_target, *lacking.values())):
+            return block
+        names: Sequence[str] = schema.feature_names
+        if schema.columns:
+            names = [column.name for column in schema.columns if not column.is_text]
+        rows, columns, values = _not_finite(block.X)
+        for i in np.flatnonzero(np.isinf(values))[:1]:
+            raise self._infinite(block.numbers[rows[i]], names[int(columns[i])], values[i])
+        if block.y is not None and block.y.dtype.kind == "f":
+            for i in np.flatnonzero(np.isinf(block.y))[:1]:
+                raise self._infinite(block.numbers[i], str(schema.target), block.y[i])
+        gaps = np.zeros(block.rows, dtype=bool)
+        gaps[rows] = True
+        for cells in lacking.values():
+            gaps |= cells
+        if rule == "drop":
+            return block.at(~(gaps | no_target))
+        dense = isinstance(block.X, np.ndarray)
+        if rule == "mean" and dense:  # there is nothing to learn from a row without a target
+            return block.at(~no_target)
+        row = int(np.argmax(gaps | no_target))
+        if not (gaps | no_target)[row]:  # all are finite, and only their sum is not
+            return block
+        empty = [names[int(j)] for j in columns[rows == row]]
+        empty += [name for name, cells in lacking.items() if cells[row]]
+        place, expected = self._place(int(block.numbers[row])), "a number or category"
+        remedy = "drop such rows with {missing=drop}"
+        if no_target[row] and not empty:
+            place += ", target" if schema.target is None else f", target {schema.target!r}"
+            expected = "a value"
+        else:
+            place += f", column {empty[0]!r}"
+            if rule == "error" and dense:
+                remedy = "fill it with {missing=mean} or " + remedy
+        raise checks.refuse(place, "a missing value", expected, remedy)
+
+    def _infinite(self, row: int, name: str, value: object) -> InvalidInputError:
+        remedy = "correct the value, or leave the row or column out"
+        place = f"{self._place(int(row))}, column {name!r}"
+        return checks.refuse(place, value, "a finite number", remedy)
+
+    def features(
+        self, block: Block, filled: Callable[[Array, Sequence[str]], Array] | None
+    ) -> Numbers:
+        """The features of a batch in the schema's order, hashed words last, gaps `filled`.
+
+        A missing category is NaN in all its indicators, so that the mean puts the frequencies seen
+        so far there. A missing text has no word, and adds nothing.
+        """
+        schema = self._schema
+        X = block.X if all(c.kind == NUMBER for c in schema.columns) else self._expanded(block)
+        if filled is not None and isinstance(X, np.ndarray):
+            X = filled(X, schema.feature_names)
+        hashed = [column for column in schema.columns if column.kind == HASHED]
+        if not hashed:
+            return X
+        extraction = checks.needed("sklearn.feature_extraction", "hashing words")
+        parts = [X]
+        for column in hashed:
+            hasher = extraction.FeatureHasher(1 << column.bits, input_type="string", dtype=X.dtype)
+            parts.append(hasher.transform([(c or "").split() for c in block.texts[column.name]]))
+        joined = sp.csr_array(sp.hstack(parts, format="csr"))
+        return joined if joined.shape[1] > DENSE_FEATURES else joined.toarray()
+
+    def _expanded(self, block: Block) -> NDArray[np.float64]:
+        """Numbers, indicators and parts of dates side by side."""
+        numbers = np.asarray(block.X)
+        shown = [column for column in self._schema.columns if column.kind != HASHED]
+        X = np.zeros((block.rows, sum(len(c.parts) for c in shown)), dtype=numbers.dtype)
+        at = number = 0
+        for c in shown:
+            end = at + len(c.parts)
+            if c.is_text:
+                self._set_indicators(X[:, at:end], c, block)
+            else:
+                own = numbers[:, number]
+                X[:, at:end] = own[:, None] if c.kind == NUMBER else expanded(own, c.parts)
+                number += 1
+            at = end
+        return X
+
+    def _set_indicators(self, X: NDArray[np.float64], column: Column, block: Block) -> None:
+        words = column.categories or ()
+        index = {part[1:]: j for j, part in enumerate(column.parts)}
+        for i, cell in enumerate(block.texts[column.name].tolist()):
+            j = index.get(cell)
+            if j is not None:
+                X[i, j] = 1.0
+            elif cell is None:
+                X[i] = np.nan
+            elif cell != column.reference and column.name not in self._reported:
+                more = f" and {len(words) - 5} more" if len(words) > 5 else ""
+                error = checks.refuse(
+                    f"{self._place(int(block.numbers[i]))}, column {column.name!r}",
+                    f"the category {cell!r}",
+                    f"one of {', '.join(map(repr, words[:5]))}{more}",
+                    "read unknown ones as none: {unknown=ignore}; fit sorted rows with "
+                    "{shuffle=10000}",
                 )
-            found[column.name] = words
-    return schema.with_categories(found, reference)
+                if self._options.unknown == "error":
+                    raise error
+                self._reported.add(column.name)
+                if self._options.unknown == "warn":
+                    about = f"{error.argument}: {error.received} is not {error.expected}"
+                    done = "such rows have none of them from here on"
+                    warn(f"{about}; {done}; {{shuffle=10000}} sees more at first")
 
 
 def known_targets(head: Sequence[Piece], schema: Schema) -> NDArray[np.generic] | None:
     """The targets of the first rows; None where there are none, or one cannot be read."""
     found = []
     for piece in head:
-        cells = piece.y
-        if cells is None and isinstance(piece, TablePiece):
-            cells = piece.columns.get(str(schema.target))
+        cells = piece.targets(schema.target)
         if cells is None:
             return None
         try:
             found.append(as_texts(cells) if schema.labels else as_numbers(cells))
         except (CellError, ColumnTypeError):
             return None
-    y = np.concatenate(found) if found else np.zeros(0)
+    y = np.concatenate(found)
     y = y[y != None].astype(str) if schema.labels else y[np.isfinite(y)]  # noqa: E711
     return y if len(y) else None
 
 
-def features(
-    block: Block, schema: Schema, unknown: str, reported: set[str], locator: RowLocator
-) -> Numbers:
-    """Numbers, indicators and parts of dates side by side, in the schema's order; none hashed.
-
-    Columns that had an unknown category, where that is no error, are added to `reported`.
-    A missing category is NaN in all its indicators, so that filling by the mean puts the
-    frequencies seen so far there.
-    """
-    if all(column.kind == NUMBER for column in schema.columns):
-        return block.X
-    numbers = np.asarray(block.X)
-    shown = [column for column in schema.columns if column.kind != HASHED]
-    X = np.zeros((block.rows, sum(len(c.parts) for c in shown)), dtype=numbers.dtype)
-    at = number = 0
-    for column in shown:
-        end = at + len(column.parts)
-        if not column.is_text:
-            own = numbers[:, number]
-            X[:, at:end] = own[:, None] if column.kind == NUMBER else expanded(own, column.parts)
-            number += 1
-        else:
-            _set_indicators(X[:, at:end], column, block, unknown, reported, locator)
-        at = end
-    return X
+def _is_finite(block: Block) -> bool:
+    """Whether all numbers are, found fast; a sum that overflows only makes us look closer."""
+    values = block.X if isinstance(block.X, np.ndarray) else block.X.data
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = values.sum(dtype=np.float64)  # one pass without a temporary
+    y = block.y
+    return bool(np.isfinite(total) and (y is None or y.dtype.kind != "f" or np.isfinite(y).all()))
 
 
-def _set_indicators(
-    X: NDArray[np.float64],
-    column: Column,
-    block: Block,
-    unknown: str,
-    reported: set[str],
-    locator: RowLocator,
-) -> None:
-    words = column.categories or ()
-    index = {part[1:]: j for j, part in enumerate(column.parts)}
-    for i, cell in enumerate(block.texts[column.name].tolist()):
-        j = index.get(cell)
-        if j is not None:
-            X[i, j] = 1.0
-        elif cell is None:
-            X[i] = np.nan
-        elif cell != column.reference and column.name not in reported:
-            more = f" and {len(words) - 5} more" if len(words) > 5 else ""
-            error = checks.refuse(
-                f"{locator.of(int(block.numbers[i]))}, column {column.name!r}",
-                f"the category {cell!r}",
-                f"one of {', '.join(map(repr, words[:5]))}{more}",
-                "read unknown ones as none: {unknown=ignore}; fit sorted rows with {shuffle=10000}",
-            )
-            if unknown == "error":
-                raise error
-            reported.add(column.name)
-            if unknown == "warn":
-                about = f"{error.argument}: {error.received} is not {error.expected}"
-                done = (
-                    "such rows have none of them from here on; {shuffle=10000} sees more at first"
-                )
-                warnings.warn(MiniampWarning(f"{about}; {done}"), stacklevel=2)
+def _not_finite(X: Numbers) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Rows, columns and values of the numbers that are not finite, row by row."""
+    if isinstance(X, np.ndarray):
+        rows, columns = np.nonzero(~np.isfinite(X))
+        return rows, columns, X[rows, columns]
+    entries = sp.coo_array(X)
+    hit = ~np.isfinite(entries.data)
+    return entries.row[hit], entries.col[hit], entries.data[hit]
 
 
-def with_hashed(X: Numbers, block: Block, schema: Schema) -> Numbers:
-    """The features with those of hashed columns after them; sparse where these are many.
-
-    A missing text has no word, and adds nothing.
-    """
-    columns = [column for column in schema.columns if column.kind == HASHED]
-    if not columns:
-        return X
-    extraction = checks.needed("sklearn.feature_extraction", "hashing words")
-    parts = [X]
-    for column in columns:
-        hasher = extraction.FeatureHasher(1 << column.bits, input_type="string", dtype=X.dtype)
-        parts.append(hasher.transform([(c or "").split() for c in block.texts[column.name]]))
-    joined: CSR = sp.csr_array(sp.hstack(parts, format="csr"))
-    return joined if joined.shape[1] > DENSE_FEATURES else joined.toarray()
-
-
-def advise(first: Block, schema: Schema, rows: int) -> None:
-    """Warn of identifiers and of categories that are many, by the rows that the schema is from."""
-    number = 0
-    if rows < LEAST_ROWS or not isinstance(first.X, np.ndarray):
-        return
-    for column in schema.columns:
-        if column.is_text:
-            found = len(column.categories or ()) if column.kind == CATEGORY else 0
-            if found > MOSTLY * rows:
-                _warn(column.name, "is different in nearly every row, like an identifier")
-            elif found > MANY:
-                _warn(column.name, f"has {found} categories, one feature each")
-            continue
-        if (
-            column.kind == NUMBER
-            and first.rows >= LEAST_ROWS
-            and np.all(np.diff(first.X[:, number]) == 1.0)
-        ):
-            _warn(column.name, "counts the rows, like an identifier")
-        number += 1
-
-
-def _warn(name: str, what: str) -> None:
-    remedy = leave_out(name, words="counts" not in what)
-    warnings.warn(MiniampWarning(f"column {name!r} {what}; {remedy}"), stacklevel=2)
+def _missing(cells: NDArray[np.generic]) -> NDArray[np.bool_]:
+    if cells.dtype.kind == "f":
+        return np.asarray(np.isnan(cells))
+    return np.array([cell is None for cell in cells.tolist()], dtype=bool)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,15 +15,11 @@ from numpy.typing import NDArray
 from miniamp import checks
 from miniamp.arrays import Given
 from miniamp.errors import InvalidTypeError
-from miniamp.streams.pieces import (
-    CSR,
-    ArrowArray,
+from miniamp.streams.base import (
     Cells,
-    MatrixPiece,
     Numbers,
     Piece,
     Source,
-    TablePiece,
     rows_per_piece,
     skip_rows,
     too_short,
@@ -31,12 +29,11 @@ if TYPE_CHECKING:
     import narwhals as nw
     from narwhals.typing import IntoDataFrame, IntoSeries
 
-#: Rows are gathered into pieces of at most this many.
-GATHER = 1024
-
-Item = TypeVar("Item")
 #: One item of an iterable, and its target where it has one.
 Pair: TypeAlias = tuple[Given, Given]
+Record: TypeAlias = Mapping[str, object]
+#: Rows are gathered into pieces of at most this many.
+GATHER = 1024
 
 
 class ArraySource(Source):
@@ -53,37 +50,45 @@ class ArraySource(Source):
     name = "array"
 
     def __init__(self, X: Given, y: Given = None) -> None:
-        self._X = matrix_of(X, "source")
-        self._y = None if y is None else targets_of(y, self.count())
+        whole = matrix_piece(self.name, 0, X, y)
+        assert whole.X is not None
+        self._whole, self._width = whole, whole.X.shape[1] if isinstance(whole.X, np.ndarray) else 1
 
     def count(self) -> int:
-        return int(self._X.shape[0])
+        return self._whole.rows
 
     def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
         if start > self.count():
             raise too_short(self.name, self.count(), start)
-        step = rows_per_piece(self._X.shape[1] if isinstance(self._X, np.ndarray) else 1)
+        step = rows_per_piece(self._width)
         for begin in range(start, self.count(), step):
-            y = None if self._y is None else self._y[begin : begin + step]
-            yield MatrixPiece(self.name, begin, self._X[begin : begin + step], y)
+            yield self._whole.cut(begin, begin + step)
 
 
-def matrix_of(X: Given, name: str) -> Numbers:
-    """X as a two-dimensional block of real numbers: dense, or CSR; masked values become NaN."""
+def matrix_piece(origin: str, row: int, X: Given, y: Given = None, name: str = "source") -> Piece:
+    """Rows of real numbers, dense or CSR, and their targets; masked values become NaN."""
+    matrix = _matrix_of(X, name)
+    rows = int(matrix.shape[0])
+    return Piece(origin, row, rows, y=None if y is None else targets_of(y, rows), X=matrix)
+
+
+def _matrix_of(X: Given, name: str) -> Numbers:
     if sp.issparse(X):
-        sparse: CSR = sp.csr_array(X)
-        if sparse.dtype.kind not in "fiub":
-            raise _not_real(name, sparse.dtype)
-        return sparse
-    matrix = np.asarray(X) if not np.ma.isMaskedArray(X) else _unmasked(X)
+        matrix = sp.csr_array(X)
+    else:
+        matrix = np.asarray(X) if not np.ma.isMaskedArray(X) else _unmasked(X)
     if matrix.dtype.kind == "O" and not any(isinstance(v, checks.NO_NUMBERS) for v in matrix.flat):
         # Objects that are numbers; dates and text would be converted in silence.
-        try:
+        with suppress(TypeError, ValueError):
             matrix = matrix.astype(np.float64)
-        except (TypeError, ValueError):
-            raise _not_real(name, matrix.dtype) from None
     if matrix.dtype.kind not in "fiub":
-        raise _not_real(name, matrix.dtype)
+        raise InvalidTypeError(
+            name,
+            f"an array of dtype {matrix.dtype}",
+            "real numbers",
+            "convert text and dates to numbers, or give a DataFrame whose text columns are "
+            "categories",
+        )
     if matrix.ndim != 2:
         raise checks.refuse(
             name,
@@ -97,15 +102,6 @@ def matrix_of(X: Given, name: str) -> Numbers:
 def _unmasked(X: Given) -> NDArray[np.float64]:
     """A masked array with NaN where a value is masked, which is a missing value."""
     return np.asarray(np.ma.asarray(X, dtype=np.float64).filled(np.nan))
-
-
-def _not_real(name: str, dtype: object) -> InvalidTypeError:
-    return InvalidTypeError(
-        name,
-        f"an array of dtype {dtype}",
-        "real numbers",
-        "convert text and dates to numbers, or give a DataFrame whose text columns are categories",
-    )
 
 
 def targets_of(y: Given, rows: int) -> NDArray[np.generic]:
@@ -176,33 +172,37 @@ class FrameSource(Source):
             part = self._frame[begin:end]
             cells = {str(name): _series_cells(part.get_column(name)) for name in chosen}
             y = None if self._y is None else self._y[begin:end]
-            yield TablePiece(self.name, begin, end - begin, dict(cells), y)
+            yield Piece(self.name, begin, end - begin, cells, y)
 
 
 def _series_cells(series: nw.Series[IntoSeries]) -> Cells:
     """A column of a frame as an Arrow array, or as objects where they are of several types."""
     if series.dtype == checks.needed("narwhals", "reading frames").Object:
-        cells = np.empty(len(series), dtype=object)
-        cells[:] = series.to_list()
-        return cells
-    arrow: ArrowArray = series.to_arrow()
-    return arrow
+        return _objects(series.to_list())
+    return series.to_arrow()
+
+
+def _objects(values: Sequence[object]) -> NDArray[np.object_]:
+    """Values as they are, even where NumPy would make a matrix of them."""
+    cells = np.empty(len(values), dtype=object)
+    cells[:] = values
+    return cells
 
 
 def record_pieces(
-    groups: Iterable[list[dict[str, object]]],
+    groups: Iterable[Sequence[Record]],
     name: str,
     columns: Collection[str] | None,
     row: int = 0,
-) -> Iterator[TablePiece]:
-    """A table for each group of records; the first record decides which columns there are.
+) -> Iterator[Piece]:
+    """A piece for each group of records; the first record decides which columns there are.
 
     If that is not the first row of all, the columns that are needed are there as well.
 
     Examples
     --------
-    >>> (table,) = record_pieces([[{"a": 1, "b": "x"}, {"a": 2}]], "data", None)
-    >>> {name: cells.tolist() for name, cells in table.columns.items()}
+    >>> (piece,) = record_pieces([[{"a": 1, "b": "x"}, {"a": 2}]], "data", None)
+    >>> {name: cells.tolist() for name, cells in piece.columns.items()}
     {'a': [1, 2], 'b': ['x', None]}
     """
     names: list[str] = []
@@ -210,27 +210,20 @@ def record_pieces(
         if group and not names:
             known = sorted(columns or ()) if row else ()
             names = list(dict.fromkeys([*map(str, group[0]), *known]))
-        cells = {
-            key: _record_cells([record.get(key) for record in group], key, name, row)
-            for key in names
-            if columns is None or key in columns
-        }
-        yield TablePiece(name, row, len(group), dict(cells))
+        cells: dict[str, Cells] = {}
+        for key in names if columns is None else [key for key in names if key in columns]:
+            values = [record.get(key) for record in group]
+            for i, value in enumerate(values, row + 1):
+                if isinstance(value, (Mapping, list, tuple, set)):
+                    raise checks.refuse(
+                        f"{name}, row {i}, column {key!r}",
+                        f"a {type(value).__name__}",
+                        "a number or text",
+                        "give it a column for each of its values",
+                    )
+            cells[key] = _objects(values)
+        yield Piece(name, row, len(group), cells)
         row += len(group)
-
-
-def _record_cells(values: list[object], key: str, name: str, row: int) -> NDArray[np.object_]:
-    for i, value in enumerate(values):
-        if isinstance(value, (Mapping, list, tuple, set)):
-            raise checks.refuse(
-                f"{name}, row {row + i + 1}, column {key!r}",
-                f"a {type(value).__name__}",
-                "a number or text",
-                "give it a column for each of its values",
-            )
-    cells = np.empty(len(values), dtype=object)
-    cells[:] = values
-    return cells
 
 
 class IterableSource(Source):
@@ -260,117 +253,81 @@ class IterableSource(Source):
             raise InvalidTypeError(
                 "source", f"a function that returned {type(made).__name__}", "an iterable", ""
             )
-        items = iter(made)
-        pieces: Iterator[Piece] = iter(())
-        for first in itertools.islice(items, 1):
-            pieces = self._of_kind(first, itertools.chain([first], items), columns)
-        yield from skip_rows(pieces, start, self.name)
+        return skip_rows(self._pieces(iter(made), columns), start, self.name)
 
-    def _of_kind(
-        self, first: Given, items: Iterator[Given], columns: Collection[str] | None
-    ) -> Iterator[Piece]:
-        """Read all items the way that suits the first."""
-        if isinstance(first, Mapping):
-            records = (_as_dict(item, i) for i, item in enumerate(items))
-            return record_pieces(_grouped(records, self._gather), self.name, columns)
-        if isinstance(first, tuple) and len(first) == 2 and not np.isscalar(first[0]):
-            inner = first[0]
-            pairs = (_as_pair(item, i) for i, item in enumerate(items))
-            if isinstance(inner, Mapping):
-                return _records_with_targets(pairs, self._gather, self.name)
+    def _pieces(self, items: Iterator[Given], columns: Collection[str] | None) -> Iterator[Piece]:
+        """All items, read the way that suits the first."""
+        first = next(items, items)
+        if first is items:
+            return
+        paired = isinstance(first, tuple) and len(first) == 2 and not np.isscalar(first[0])
+        inner: Any = first[0] if isinstance(first, tuple) and paired else first
+        pairs = self._pairs(itertools.chain([first], items), paired, isinstance(inner, Mapping))
+        rows = isinstance(inner, (Sequence, np.ndarray)) and not isinstance(inner, (str, bytes))
+        if isinstance(inner, Mapping):
+            yield from self._records(pairs, paired, columns)
+        elif is_frame(inner):
+            row = 0
+            for frame, y in pairs:
+                for piece in FrameSource(frame, y).pieces(0, None):
+                    yield replace(piece, origin=self.name, row=row)
+                    row += piece.rows
+        elif sp.issparse(inner) or (rows and np.ndim(inner) == 2):
+            row = 0
+            for X, y in pairs:
+                piece = matrix_piece(self.name, row, X, y, f"source, row {row + 1}")
+                yield piece
+                row += piece.rows
+        elif rows and np.ndim(inner) == 1:
+            yield from self._rows(pairs)
         else:
-            inner, pairs = first, ((item, None) for item in items)
-        if is_frame(inner):
-            return _framed(pairs, self.name)
-        if sp.issparse(inner) or (_is_array(inner) and np.ndim(inner) == 2):
-            return _blocks(pairs, self.name)
-        if _is_array(inner) and np.ndim(inner) == 1:
-            return _rows(pairs, self._gather, self.name)
-        raise InvalidTypeError(
-            "source",
-            f"an iterator of {first!r:.60} of type {type(first).__name__}",
-            "(X, y), a row of numbers, a dict or a frame",
-            "make it give one of these",
-        )
+            raise InvalidTypeError(
+                "source",
+                f"an iterator of {first!r:.60} of type {type(first).__name__}",
+                "(X, y), a row of numbers, a dict or a frame",
+                "make it give one of these",
+            )
 
-
-def _is_array(item: object) -> bool:
-    return isinstance(item, (Sequence, np.ndarray)) and not isinstance(item, (str, bytes))
-
-
-def _grouped(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
-    while group := list(itertools.islice(items, size)):
-        yield group
-
-
-def _as_dict(item: Given, i: int) -> dict[str, object]:
-    if not isinstance(item, Mapping):
-        raise _other_form(item, i, "a dict")
-    return dict(item)
-
-
-def _as_pair(item: Given, i: int) -> Pair:
-    if not (isinstance(item, tuple) and len(item) == 2):
-        raise _other_form(item, i, "a pair (X, y)")
-    return item
-
-
-def _other_form(item: object, i: int, form: str) -> InvalidTypeError:
-    return InvalidTypeError(
-        f"source, item {i + 1}",
-        f"a {type(item).__name__}",
-        f"{form} as before",
-        "give all items in the same form",
-    )
-
-
-def _blocks(pairs: Iterable[Pair], name: str) -> Iterator[Piece]:
-    row = 0
-    for X, y in pairs:
-        matrix = matrix_of(X, f"source, row {row + 1}")
-        rows = int(matrix.shape[0])
-        yield MatrixPiece(name, row, matrix, None if y is None else targets_of(y, rows))
-        row += rows
-
-
-def _framed(pairs: Iterable[Pair], name: str) -> Iterator[Piece]:
-    row = 0
-    for frame, y in pairs:
-        for table in FrameSource(frame, y).pieces(0, None):
-            if isinstance(table, TablePiece):
-                yield TablePiece(name, row, table.rows, table.columns, table.y)
-                row += table.rows
-
-
-def _rows(pairs: Iterable[Pair], size: int, name: str) -> Iterator[Piece]:
-    row = 0
-    for group in _grouped(iter(pairs), size):
-        lengths = [len(x) if isinstance(x, Sized) else 1 for x, _ in group]
-        width = lengths[0]
-        for i, length in enumerate(lengths):
-            if length != width:
-                raise checks.refuse(
-                    f"source, row {row + i + 1}",
-                    f"{length} values",
-                    f"{width} as before",
-                    "give every row the same number of values",
+    def _pairs(self, items: Iterable[Given], paired: bool, records: bool) -> Iterator[Pair]:
+        """Each item and its target, None without one; refused where the form changes."""
+        for i, item in enumerate(items, 1):
+            good = not paired or (isinstance(item, tuple) and len(item) == 2)
+            x, y = cast("Pair", item) if paired and good else (item, None)
+            if not good or (records and not isinstance(x, Mapping)):
+                raise InvalidTypeError(
+                    f"source, item {i}",
+                    f"a {type(item if not good else x).__name__}",
+                    f"{'a dict' if good else 'a pair (X, y)'} as before",
+                    "give all items in the same form",
                 )
-        X = matrix_of([x for x, _ in group], f"source, rows from {row + 1} on")
-        targets = [y for _, y in group]
-        y = None if all(t is None for t in targets) else targets_of(targets, len(group))
-        yield MatrixPiece(name, row, X, y)
-        row += len(group)
+            yield x, y
 
+    def _grouped(self, pairs: Iterator[Pair]) -> Iterator[tuple[list[Given], list[Given]]]:
+        while group := list(itertools.islice(pairs, self._gather)):
+            yield [x for x, _ in group], [y for _, y in group]
 
-def _records_with_targets(pairs: Iterator[Pair], size: int, name: str) -> Iterator[Piece]:
-    row = 0
-    names: list[str] = []
-    for group in _grouped(pairs, size):
-        for table in record_pieces([[_as_dict(x, row) for x, _ in group]], name, None):
-            names = names or list(table.columns)
-            empty = np.full(table.rows, None, dtype=object)
-            y = np.empty(len(group), dtype=object)
-            y[:] = [target for _, target in group]
-            columns = {key: table.columns.get(key, empty) for key in names}
-            yield TablePiece(name, row, table.rows, columns, y)
-            row += table.rows
+    def _records(
+        self, pairs: Iterator[Pair], paired: bool, columns: Collection[str] | None
+    ) -> Iterator[Piece]:
+        records, targets = itertools.tee(self._grouped(pairs))
+        for piece in record_pieces(
+            (cast("list[Record]", x) for x, _ in records), self.name, columns
+        ):
+            _, y = next(targets)
+            yield replace(piece, y=_objects(y)) if paired else piece
+
+    def _rows(self, pairs: Iterator[Pair]) -> Iterator[Piece]:
+        row = 0
+        for group, targets in self._grouped(pairs):
+            lengths = [len(x) if isinstance(x, Sized) else 1 for x in group]
+            for i, length in enumerate(lengths, row + 1):
+                if length != lengths[0]:
+                    raise checks.refuse(
+                        f"source, row {i}",
+                        f"{length} values",
+                        f"{lengths[0]} as before",
+                        "give every row the same number of values",
+                    )
+            y = None if all(t is None for t in targets) else targets
+            yield matrix_piece(self.name, row, group, y, f"source, rows from {row + 1} on")
+            row += len(group)

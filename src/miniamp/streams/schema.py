@@ -6,16 +6,29 @@ import difflib
 import itertools
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
 
 from miniamp import checks
 from miniamp.errors import InvalidInputError, InvalidTypeError, MiniampWarning, printable
-from miniamp.streams.cells import DATE_KINDS, are_dates, date_kind, mostly_text, refuse_unclear
-from miniamp.streams.pieces import Cells, MatrixPiece, NumberedNames, Piece, TablePiece
+from miniamp.streams.base import Cells, NumberedNames, Piece
+from miniamp.streams.cells import (
+    DATE_KINDS,
+    MANY_VALUES,
+    CellError,
+    ColumnTypeError,
+    are_dates,
+    as_numbers,
+    as_texts,
+    date_kind,
+    leave_out,
+    mostly_text,
+    refuse_unclear,
+)
 
 NUMBER, CATEGORY, HASHED = "number", "category", "hashed"
 KINDS = (NUMBER, CATEGORY, HASHED, *DATE_KINDS)
@@ -25,6 +38,13 @@ MOST_BITS = 20
 Reference: TypeAlias = Mapping[str, str] | str | None
 #: Names among which a misspelled one is searched: comparing is slow.
 SEARCHED_NAMES = 10_000
+#: Rows at the head that make these guesses safe: in 32 of them 50 equally frequent categories look
+#: like an identifier once in 100 files. The share of different texts from which a column is an
+#: identifier, and the categories from which it takes many features.
+LEAST_ROWS, MOSTLY, MANY = 30, 0.9, 100
+#: More different texts than this in one column are rather identifiers or prose than categories, and
+#: each would cost a feature.
+MOST_CATEGORIES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +66,12 @@ class Column:
     #: The category that has no indicator, with which the others are compared.
     reference: str | None = None
     bits: int = 0  #: of a hashed column
+
+    def __post_init__(self) -> None:
+        texts = (self.name, *(self.categories or ()), self.reference or "")
+        good = self.kind in KINDS and (self.kind == HASHED) <= self.bits <= MOST_BITS
+        if not (good and all(issubclass(type(text), str) for text in texts)):
+            raise _no_schema(self)
 
     @property
     def is_text(self) -> bool:
@@ -73,6 +99,13 @@ class Column:
         found = {"reference": self.reference, "bits": self.bits or None}
         chosen = {name: value for name, value in found.items() if value is not None}
         return {"name": self.name, "kind": self.kind, "categories": categories, **chosen}
+
+    @classmethod
+    def from_dict(cls, name: str, kind: str, categories: object, **more: Any) -> Self:
+        """The column that `to_dict` described."""
+        if not isinstance(categories, (list, tuple, type(None))):
+            raise TypeError(categories)
+        return cls(name, kind, None if categories is None else tuple(categories), **more)
 
 
 @dataclass(frozen=True)
@@ -109,16 +142,6 @@ class Schema:
         """Whether every vocabulary is fixed."""
         return all(c.kind != CATEGORY or c.categories is not None for c in self.columns)
 
-    def with_categories(self, found: Mapping[str, Iterable[str]], reference: Reference) -> Self:
-        """The schema with vocabularies, and references, for the columns that had none yet."""
-        fixed = (
-            _with_reference(replace(c, categories=tuple(found[c.name])), reference)
-            if c.kind == CATEGORY and c.categories is None
-            else c
-            for c in self.columns
-        )
-        return replace(self, columns=tuple(fixed))
-
     def to_dict(self) -> dict[str, object]:
         """The schema as plain dicts and lists, fit for JSON."""
         return {
@@ -131,35 +154,15 @@ class Schema:
     @classmethod
     def from_dict(cls, given: Mapping[str, object]) -> Self:
         """The schema that `to_dict` described."""
-        width, target, labels = (given.get(name) for name in ("width", "target", "labels"))
-        columns = given.get("columns")
-        if not (
-            isinstance(columns, (list, tuple))
-            and isinstance(width, int)
-            and isinstance(target, (str, int, type(None)))
-            and isinstance(labels, bool)
-            and width >= 0
-        ):
+        columns, width, target, labels = (given.get(f.name) for f in fields(cls))
+        good = isinstance(columns, (list, tuple)) and isinstance(target, (str, int, type(None)))
+        if not (good and isinstance(width, int) and width >= 0 and isinstance(labels, bool)):
             raise _no_schema(given)
-        return cls(tuple(_column_of(column) for column in columns), width, target, labels)
-
-
-def _column_of(given: object) -> Column:
-    if not isinstance(given, Mapping):
-        raise _no_schema(given)
-    parts = ("name", "kind", "categories", "reference")
-    name, kind, categories, reference = (given.get(part) for part in parts)
-    bits = given.get("bits", 0)
-    texts = categories is None or (
-        isinstance(categories, (list, tuple)) and all(isinstance(c, str) for c in categories)
-    )
-    good = kind in KINDS and texts and isinstance(reference, (str, type(None)))
-    if not (good and isinstance(name, str) and isinstance(kind, str) and isinstance(bits, int)):
-        raise _no_schema(given)
-    if not 0 <= bits <= MOST_BITS or (kind == HASHED and not bits):
-        raise _no_schema(given)
-    words = None if categories is None else tuple(categories)
-    return Column(name, kind, words, reference, bits)
+        try:
+            read = tuple(Column.from_dict(**column) for column in cast("list[Any]", columns))
+        except TypeError:  # other fields, or of other types
+            raise _no_schema(given) from None
+        return cls(read, width, cast("str | int | None", target), labels)
 
 
 def _no_schema(given: object) -> InvalidInputError:
@@ -211,104 +214,102 @@ class ReadOptions:
     dtype: np.dtype[np.float64] = field(default_factory=lambda: np.dtype(np.float64))  #: of X
 
 
-def infer_schema(head: Sequence[Piece], options: ReadOptions, source: str) -> Schema:
-    """The schema that the first rows suggest; vocabularies are left to the first batch."""
-    first = head[0]
-    target = None if first.y is not None else _target(options.target, first.names, source)
-    if isinstance(first, MatrixPiece):
-        columns = _number_columns(first, options, target, source)
-        width = int(first.X.shape[1])
-        cells = [piece.y for piece in head if piece.y is not None]
+def schema_of(head: Sequence[Piece], options: ReadOptions, known: Schema | None) -> Schema:
+    """The schema that the first rows suggest, or a known one with this stream's target.
+
+    Vocabularies that are open are fixed by these rows, sorted.
+    """
+    first, target = head[0], None
+    if first.y is None and options.target is not None:
+        target = _named("target", options.target, first.names, first.origin)
+    cells = [c for piece in head if (c := piece.targets(target)) is not None]
+    if known is not None and known.target == target and not isinstance(options.labels, bool):
+        labels = known.labels and (target is not None or bool(cells))
     else:
-        names = [name for name in first.names if name not in options.left_out]
-        if options.columns is None and names[:1] == [""]:  # as R and pandas write the rows' names
-            names = names[1:]
-            text = "the first column has no name and is left out, as the names of the rows"
-            warnings.warn(MiniampWarning(f"{text}; name it to use it"), stacklevel=2)
-        chosen = _chosen(options.columns, first.names if options.columns else names, target, source)
-        _refuse_unknown("categorical", options.categorical, chosen, source)
-        _refuse_unknown("schema", options.vocabularies, chosen, source)
-        _refuse_unknown("hashed", options.hashed, chosen, source)
-        _refuse_unknown("reference", options.reference or (), chosen, source)
-        tables = [piece for piece in head if isinstance(piece, TablePiece)]
-        columns = tuple(_column(column, tables, options) for column in chosen)
-        width = 0
-        cells = [
-            c for t in tables if (c := t.y if target is None else t.columns.get(target)) is not None
-        ]
-    return Schema(columns, width, target, _labels(cells, options.labels) if cells else False)
+        # Classes may well be "-1" and "other"; of numbers, a third are no mistakes.
+        auto = not isinstance(options.labels, bool)
+        labels = bool(cells) and bool(mostly_text(cells, 1.0 / 3.0) if auto else options.labels)
+    if known is not None:
+        schema = replace(known, target=target, labels=labels)
+    elif first.X is not None:
+        columns = _number_columns(first, options, target)
+        schema = Schema(columns, int(first.X.shape[1]), target, labels)
+    else:
+        schema = Schema(_table_columns(head, options, target), 0, target, labels)
+    columns = tuple(_with_vocabulary(column, head, options.reference) for column in schema.columns)
+    return replace(schema, columns=columns)
 
 
-def with_target(schema: Schema, options: ReadOptions, head: Sequence[Piece]) -> Schema:
-    """A known schema with the target that this stream is asked for."""
-    first = head[0]
-    target = None if first.y is not None else _target(options.target, first.names, first.origin)
-    if target is None and first.y is None:
-        return replace(schema, target=None, labels=False)
-    if schema.target == target and not isinstance(options.labels, bool):
-        return schema
-    cells = [
-        p.y if target is None or isinstance(p, MatrixPiece) else p.columns[target] for p in head
-    ]
-    known = [c for c in cells if c is not None]
-    return replace(schema, target=target, labels=_labels(known, options.labels))
-
-
-def _number_columns(
-    first: MatrixPiece, options: ReadOptions, target: str | None, source: str
+def _table_columns(
+    head: Sequence[Piece], options: ReadOptions, target: str | None
 ) -> tuple[Column, ...]:
+    first, source = head[0], head[0].origin
+    names = [name for name in first.names if name not in options.left_out]
+    if options.columns is None and names[:1] == [""]:  # as R and pandas write the rows' names
+        names = names[1:]
+        about = "the first column has no name and is left out, as the names of the rows"
+        warn(f"{about}; name it to use it")
+    chosen = _chosen(options.columns, first.names if options.columns else names, target, source)
+    given: dict[str, Collection[str]] = {"categorical": options.categorical}
+    given |= {"schema": options.vocabularies, "hashed": options.hashed}
+    for argument, columns in (given | {"reference": options.reference or ()}).items():
+        for name in () if isinstance(columns, str) else sorted(columns):
+            if name not in chosen:
+                raise absent(argument, name, chosen, source)
+    return tuple(_column(name, _cells(name, head), options) for name in chosen)
+
+
+def _cells(name: str, head: Sequence[Piece]) -> list[Cells]:
+    """The cells of a column in the first rows; a file may lack it."""
+    if head[0].X is not None:
+        return [piece.X[:, int(name[1:])] for piece in head if isinstance(piece.X, np.ndarray)]
+    return [piece.columns[name] for piece in head if name in piece.columns]
+
+
+def _number_columns(first: Piece, options: ReadOptions, target: str | None) -> tuple[Column, ...]:
     if (options.categorical != "auto" and options.categorical) or options.vocabularies:
         raise checks.refuse(
             "categorical", "column names", "none for a plain array", "give a DataFrame or a table"
         )
     if target is None and options.columns is None:
         return ()
-    return tuple(Column(c) for c in _chosen(options.columns, first.names, target, source))
+    return tuple(Column(c) for c in _chosen(options.columns, first.names, target, first.origin))
 
 
-def _numbered(argument: str, number: int, names: Sequence[str], source: str) -> str:
-    """The name of the column with this number, which counts from the end where negative."""
-    if not -len(names) <= number < len(names):
+def _named(argument: str, column: str | int, names: Sequence[str], source: str) -> str:
+    """The name of a column, which may be given by its number, from the end where negative."""
+    if isinstance(column, str):
+        if column not in names:
+            raise absent(argument, column, names, source)
+        return column
+    if not -len(names) <= column < len(names):
         raise checks.refuse(
             argument,
-            f"column number {number}",
+            f"column number {column}",
             f"{-len(names)} to {len(names) - 1}",
             f"{source} has {len(names)} columns",
         )
-    return names[number]
-
-
-def _target(target: str | int | None, names: Sequence[str], source: str) -> str | None:
-    if isinstance(target, int):
-        return _numbered("target", target, names, source)
-    if target is not None and target not in names:
-        raise absent("target", target, names, source)
-    return target
+    return names[column]
 
 
 def _chosen(
     columns: tuple[str | int, ...] | None, names: Sequence[str], target: str | None, source: str
 ) -> list[str]:
-    if columns is None:
-        chosen = [name for name in names if name != target]
-    else:
-        chosen = []
-        there, chosen_before = set(names), {target}
-        for column in columns:
-            name = column
-            if isinstance(name, int):
-                name = _numbered("columns", name, names, source)
-            if name not in there:
-                raise absent("columns", name, names, source)
-            if name in chosen_before:
-                raise checks.refuse(
-                    "columns",
-                    f"{name!r}" + (", which is the target" if name == target else " twice"),
-                    "feature columns, each once",
-                    "remove it",
-                )
-            chosen.append(name)
-            chosen_before.add(name)
+    chosen = [name for name in names if name != target] if columns is None else []
+    there = names if isinstance(names, NumberedNames) else frozenset(names)
+    before = {target}
+    for column in columns or ():
+        known = isinstance(column, str) and column in there
+        name = str(column) if known else _named("columns", column, names, source)
+        if name in before:
+            raise checks.refuse(
+                "columns",
+                f"{name!r}" + (", which is the target" if name == target else " twice"),
+                "feature columns, each once",
+                "remove it",
+            )
+        chosen.append(name)
+        before.add(name)
     if not chosen:
         raise checks.refuse(source, "no column besides the target", "a feature", "choose one")
     return chosen
@@ -323,29 +324,35 @@ def absent(argument: str, name: str, names: Sequence[str], source: str) -> Inval
     return checks.refuse(argument, f"no column {name!r} in {source}", f"one of {shown}", remedy)
 
 
-def _refuse_unknown(
-    argument: str, given: Collection[str], chosen: Sequence[str], source: str
-) -> None:
-    for name in () if isinstance(given, str) else sorted(given):
-        if name not in chosen:
-            raise absent(argument, name, chosen, source)
-
-
-def _column(name: str, tables: Sequence[TablePiece], options: ReadOptions) -> Column:
-    cells = [t.columns[name] for t in tables if name in t.columns]  # a file may lack it
+def _column(name: str, cells: Sequence[Cells], options: ReadOptions) -> Column:
     if name in options.hashed:
         return Column(name, HASHED, bits=options.hashed[name])
     if name in options.vocabularies:
         column = Column(name, CATEGORY, options.vocabularies[name])
         return _with_reference(column, options.reference)
-    if options.categorical != "auto" and name in options.categorical:
+    auto = options.categorical == "auto"
+    if not auto and name in options.categorical:
         return Column(name, CATEGORY)
     if are_dates(cells):
         return Column(name, date_kind(cells))
     refuse_unclear(name, cells)
-    return Column(
-        name, CATEGORY if options.categorical == "auto" and mostly_text(cells) else NUMBER
-    )
+    return Column(name, CATEGORY if auto and mostly_text(cells) else NUMBER)
+
+
+def _with_vocabulary(column: Column, head: Sequence[Piece], reference: Reference) -> Column:
+    """The column with the categories of these rows, where it had none yet."""
+    if column.kind != CATEGORY or column.categories is not None:
+        return column
+    cells = [as_texts(part) for part in _cells(column.name, head)]
+    words = sorted({word for part in cells for word in part.tolist() if word is not None})
+    if len(words) > MOST_CATEGORIES:
+        raise checks.refuse(
+            f"column {column.name!r}",
+            f"{len(words)} different texts in {sum(piece.rows for piece in head)} rows",
+            f"at most {MOST_CATEGORIES} categories",
+            leave_out(column.name, words=True),
+        )
+    return _with_reference(replace(column, categories=tuple(words)), reference)
 
 
 def _with_reference(column: Column, reference: Reference) -> Column:
@@ -353,7 +360,7 @@ def _with_reference(column: Column, reference: Reference) -> Column:
     words = column.categories or ()
     if reference == "first":
         return replace(column, reference=words[0] if words else None)
-    chosen = (reference or {}).get(column.name) if not isinstance(reference, str) else None
+    chosen = None if isinstance(reference, str) else (reference or {}).get(column.name)
     if chosen is not None and chosen not in words:
         raise checks.refuse(
             "reference",
@@ -364,16 +371,24 @@ def _with_reference(column: Column, reference: Reference) -> Column:
     return replace(column, reference=chosen)
 
 
-def _labels(columns: Sequence[Cells], labels: bool | str) -> bool:
-    # Classes may well be "-1" and "other"; of numbers, a third are no mistakes.
-    return labels if isinstance(labels, bool) else mostly_text(columns, 1.0 / 3.0)
+def advise(schema: Schema, head: Sequence[Piece]) -> None:
+    """Warn of identifiers and of categories that are many, by the rows that the schema is from."""
+    rows = sum(piece.rows for piece in head)
+    for column in schema.columns if rows >= LEAST_ROWS else ():
+        found, what = len(column.categories or ()) if column.kind == CATEGORY else 0, ""
+        if found > MOSTLY * rows:
+            what = "is different in nearly every row, like an identifier"
+        elif found > MANY:
+            what = f"has {found} categories, one feature each"
+        elif column.kind == NUMBER:
+            with suppress(CellError, ColumnTypeError):  # which the reader refuses with its row
+                cells = [as_numbers(part[:MANY_VALUES]) for part in _cells(column.name, head[:1])]
+                if any(len(part) >= LEAST_ROWS and np.all(np.diff(part) == 1.0) for part in cells):
+                    what = "counts the rows, like an identifier"
+        if what:
+            warn(f"column {column.name!r} {what}; {leave_out(column.name, words=found > 0)}")
 
 
-def first_rows(pieces: Sequence[Piece], rows: int) -> list[Piece]:
-    """The first `rows` rows of the pieces, however they were cut."""
-    head = []
-    for piece in pieces:
-        if rows > 0:
-            head.append(piece.cut(0, rows) if piece.rows > rows else piece)
-        rows -= piece.rows
-    return head
+def warn(text: str) -> None:
+    """Warn of what was read."""
+    warnings.warn(MiniampWarning(text), stacklevel=3)

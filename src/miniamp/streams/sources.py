@@ -6,6 +6,7 @@ import glob
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,19 @@ from miniamp.arrays import Given
 from miniamp.errors import InvalidTypeError
 from miniamp.streams import connections as connection_kinds
 from miniamp.streams import formats as format_kinds
+from miniamp.streams.base import (
+    Format,
+    InputFile,
+    Piece,
+    Source,
+    StandardInput,
+    Targets,
+    ending_of,
+    readable,
+    too_short,
+)
 from miniamp.streams.connections import Connection
-from miniamp.streams.formats import Format
-from miniamp.streams.formats.base import InputFile, StandardInput, Targets, ending_of
 from miniamp.streams.in_memory import ArraySource, FrameSource, IterableSource, is_frame
-from miniamp.streams.pieces import Piece, Source, too_short
 
 
 def formats() -> dict[str, type[Format]]:
@@ -96,6 +105,15 @@ def source_of(
     )
 
 
+def column_name(target: Given) -> str | int | None:
+    """The target where it is a column's name or number; None where it is none, or the targets."""
+    if isinstance(target, bool):
+        return None
+    if isinstance(target, Integral):
+        return int(target)
+    return target if isinstance(target, str) else None
+
+
 def _paths(given: Given) -> list[str | os.PathLike[str]]:
     """Names of files, folders or patterns; none if this is something else."""
     each: list[object] = given if isinstance(given, list) else [given]
@@ -111,43 +129,42 @@ def _is_matrix(X: Given) -> bool:
     return is_frame(X) or sp.issparse(X) or (isinstance(X, (np.ndarray, list)) and np.ndim(X) == 2)
 
 
-class FileSequence(Source):
-    """Several files, read one after the other as if they were one.
+class Files(Source):
+    """Files of one format, read one after the other as if they were one.
 
     Parameters
     ----------
-    sources : list of sources
+    files : list of formats
         One for each file; columns are found by name, whatever their order.
     name : str
         What the user called them.
     """
 
-    def __init__(self, sources: Sequence[Source], name: str) -> None:
-        self._sources = sources
-        self.name = name
+    def __init__(self, files: Sequence[Format], name: str) -> None:
+        self._files, self.name = files, name
 
     def count(self) -> int | None:
-        rows = [source.count() for source in self._sources]
+        rows = [file.count() for file in self._files]
         return None if None in rows else sum(n or 0 for n in rows)
 
     def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
         """Files before the row `start` are skipped if their sizes are known."""
-        left = start
-        for source in self._sources:
-            rows = source.count() if left else None
-            if rows is not None and left >= rows:
-                left -= rows
-            elif rows is not None:
-                yield from source.pieces(left, columns)
-                left = 0
-            else:
-                for piece in source.pieces(0, columns):
-                    cut = min(left, piece.rows)
-                    left -= cut
-                    if cut < piece.rows:
-                        yield piece.cut(cut, piece.rows) if cut else piece
-        if left:
-            raise too_short(self.name, start - left, start)
+        before = 0  # rows of earlier files
+        for file in self._files:
+            rows = file.count() if before < start else None
+            if rows is not None and before + rows <= start:
+                before += rows
+                continue
+            end = 0
+            with readable(file.name, file.format):
+                for piece in file.pieces(max(0, start - before), columns):
+                    end = piece.row + piece.rows
+                    skip = start - before - piece.row
+                    if skip < piece.rows:
+                        yield piece.cut(skip, piece.rows) if skip > 0 else piece
+            before += end
+        if before < start:
+            raise too_short(self.name, before, start)
 
 
 class PipedSource(Source):
@@ -181,13 +198,13 @@ class PipedSource(Source):
         known = [cls for cls in formats().values() if cls.piped]
         cls = self._format or max(known, key=lambda one: one.likeness(head))
         _refuse_options(self._options, [cls])
-        return cls(piped, Targets(), **self._options).pieces(start, columns)
+        return Files([cls(piped, Targets(), **self._options)], self.name).pieces(start, columns)
 
 
 def _files(paths: list[Path], targets: Targets, options: dict[str, Given]) -> Source:
     """The source for one file, or for several as if they were one."""
     if len(paths) == 1:
-        return _file(paths[0], targets, options)
+        return Files([_file(paths[0], targets, options)], str(paths[0]))
     if targets.y is not None:
         raise checks.refuse(
             "target", "an array", "a column's name for several files", "name the target column"
@@ -199,7 +216,7 @@ def _files(paths: list[Path], targets: Targets, options: dict[str, Given]) -> So
         sources.append(source)
     for source in sources:
         source.beside(sources)
-    return FileSequence(sources, f"{paths[0]} and {len(paths) - 1} others")
+    return Files(sources, f"{paths[0]} and {len(paths) - 1} others")
 
 
 def files_of(source: str) -> list[Path]:

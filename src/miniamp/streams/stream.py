@@ -4,43 +4,99 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from numbers import Integral
 from typing import cast
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.errors import InvalidInputError, InvalidTypeError
-from miniamp.streams.blocks import RULES, RunningMean, Shuffle, StreamBatch, read_blocks, rebatch
-from miniamp.streams.encode import (
-    Encoder,
-    RowLocator,
-    advise,
-    features,
-    known_targets,
-    with_hashed,
-    with_vocabulary,
-)
-from miniamp.streams.pieces import Mark, Piece, Source, rows_per_piece
+from miniamp.streams.base import Mark, Numbers, Piece, Source, rows_per_piece
+from miniamp.streams.blocks import RunningMean, Shuffle
+from miniamp.streams.encode import Reader, known_targets, rebatch
 from miniamp.streams.schema import (
     MOST_BITS,
     ReadOptions,
     Reference,
     Schema,
+    advise,
     checked_schema,
-    first_rows,
-    infer_schema,
-    with_target,
+    schema_of,
 )
-from miniamp.streams.sources import source_of
+from miniamp.streams.sources import column_name, source_of
 
 #: Rows that the schema and its vocabularies are made from, where they can be read again: files are
 #: often sorted by a column, and of 8 that were tried, 4 had a category or class after the first
 #: batch that was not in it. Fewer of wide tables, to be read in one piece.
 HEAD_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamBatch:
+    """Exactly k rows of a stream; only the last batch may be shorter.
+
+    Attributes
+    ----------
+    X : (k, N) array or scipy CSR array
+        The features.
+    y : (k,) array or None
+        The targets: float64, or text for a target of labels; None without a target.
+    position : int
+        Rows of the source consumed so far, dropped ones included: resume from here.
+    schema : Schema
+        How the columns became features.
+    means : tuple of two (N,) arrays, or None
+        Counts and totals behind the running means, where missing values are filled by those.
+    row_numbers : (k,) array of int
+        The number of each row in the source, counted from 0.
+    kept : dict
+        Columns that are carried along as text, (k,) objects each.
+    mark : dict, optional
+        What a source with an address resumes from: the last key, or the offsets.
+    window : pair of int
+        With `shuffle`, how many rows of the latest window the batches have had so far, and how many
+        it has; (0, 0) at its end. The position is then the beginning of that window.
+    first_targets : (m,) array or None
+        Of the first batch, the targets of all rows that the schema was made from: classes that come
+        later in a sorted file are among them.
+    """
+
+    X: Numbers
+    y: NDArray[np.generic] | None
+    position: int
+    schema: Schema
+    means: tuple[Array, Array] | None = None
+    row_numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    kept: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
+    mark: Mark | None = None
+    window: tuple[int, int] = (0, 0)
+    first_targets: NDArray[np.generic] | None = None
+
+    @property
+    def rows(self) -> int:
+        """The number k of rows."""
+        return int(self.X.shape[0])
+
+    @property
+    def feature_names(self) -> Sequence[str]:
+        """The names of the columns of X."""
+        return self.schema.feature_names
+
+    def state(self) -> dict[str, object]:
+        """All that `open_stream(..., resume=state)` needs to continue after this batch, exactly."""
+        means = None if self.means is None else {"count": self.means[0], "total": self.means[1]}
+        more: dict[str, object] = {} if self.mark is None else {"mark": self.mark}
+        more |= {"shuffle": list(self.window)} if any(self.window) else {}
+        return {"position": self.position, "schema": self.schema.to_dict(), "means": means, **more}
+
+    def __repr__(self) -> str:
+        shape = f"{self.rows} rows x {self.X.shape[1]} features"
+        return f"StreamBatch({shape}, position={self.position})"
 
 
 class Stream:
@@ -59,11 +115,10 @@ class Stream:
         means: Mapping[str, Array] | None,
         order: Callable[[], Shuffle] | None = None,
     ) -> None:
-        self.source, self.batch_size, self.start = source, batch_size, start
+        self.source, self.batch_size, self.start, self._used = source, batch_size, start, False
         self._options, self._schema, self._means, self._order = options, schema, means, order
         self._reported: set[str] = set()  # columns with an unknown category
         self._begun: Iterator[StreamBatch] | None = None
-        self._used = False
         if source.rereadable:
             self._begin()  # what is wrong with a file is reported at once
 
@@ -96,8 +151,8 @@ class Stream:
     def __iter__(self) -> Iterator[StreamBatch]:
         if self._begun is None:
             self._begin()
-        batches, self._begun = self._begun, None
-        return batches if batches is not None else iter(())
+        batches, self._begun = self._begun or iter(()), None
+        return batches
 
     def _begin(self) -> None:
         """Read the first batch and keep it for the first iteration."""
@@ -118,11 +173,10 @@ class Stream:
         self._begun = itertools.chain(first, batches)
 
     def _batches(self) -> Iterator[StreamBatch]:
-        locator = RowLocator()
         needed = self._needed()
         pieces = self.source.pieces(self.start, needed)
         try:
-            schema, head, known = self._recognised(pieces)
+            schema, read, head = self._recognised(pieces)
         except InvalidInputError:
             if needed is not None and self.source.rereadable:
                 # Once more with all columns, so that the message can list those that there are.
@@ -130,45 +184,40 @@ class Stream:
             raise
         if schema is None:
             return
-        options = self._options
-        encoder = Encoder(schema, options.dtype, locator, options.keep)
-        read = itertools.chain(head, pieces)
-        blocks = read_blocks(read, self.start, encoder, options.missing)
-        mean = RunningMean(self._means) if options.missing == "mean" else None
+        unread, self._schema = self._schema is None, schema
+        reader = Reader(schema, self._options, self._reported)
+        mean = RunningMean(self._means) if self._options.missing == "mean" else None
         order = None if self._order is None else self._order()
-        unread, targets = self._schema is None, known_targets(known, schema)
-        if not schema.complete:
-            schema = with_vocabulary(schema, known, options.reference)
-        self._schema = schema
+        blocks = reader.blocks(itertools.chain(read, pieces), self.start)
         for block in rebatch(blocks if order is None else order.blocks(blocks), self.batch_size):
-            if unread:
-                advise(block, schema, sum(piece.rows for piece in known))
-                unread = False
-            X = features(block, schema, options.unknown, self._reported, locator)
-            if mean is not None and isinstance(X, np.ndarray):
-                X = mean.filled(X, schema.feature_names)
-            X = with_hashed(X, block, schema)
-            y = block.y.astype(str) if block.y is not None and schema.labels else block.y
-            means = None if mean is None else (mean.count, mean.total)
+            targets = known_targets(head, schema) if head else None
+            if unread and head:
+                advise(schema, head)
             position, window = int(block.numbers[-1]) + 1, (0, 0)
             if order is not None:
                 position, window = order.place(block.rows)
-            mark = self.source.mark(position)
             yield StreamBatch(
-                X, y, position, schema, means, block.numbers, block.kept, mark, window, targets
+                reader.features(block, None if mean is None else mean.filled),
+                block.y.astype(str) if block.y is not None and schema.labels else block.y,
+                position,
+                schema,
+                None if mean is None else (mean.count, mean.total),
+                block.numbers,
+                {name: block.texts[name] for name in self._options.keep},
+                self.source.mark(position),
+                window,
+                targets,
             )
-            targets = None
+            head = []  # the rows of the first batches need not stay
 
     def _needed(self) -> Collection[str] | None:
         """The columns to read, where that is known before the source is opened."""
-        target = self._options.target
-        names = self._options.columns
+        target, names = self._options.target, self._options.columns
         if self._schema is not None and self._schema.columns:
             names = tuple(column.name for column in self._schema.columns)
         if names is None or isinstance(target, int) or any(isinstance(n, int) for n in names):
             return None
-        wanted = [str(name) for name in names] + ([] if target is None else [target])
-        return frozenset([*wanted, *self._options.keep])
+        return frozenset([*map(str, names), *filter(None, [target]), *self._options.keep])
 
     def _recognised(
         self, pieces: Iterator[Piece]
@@ -189,10 +238,8 @@ class Stream:
                 break
         if not read:
             return None, [], []
-        head = first_rows(read, enough)
-        if self._schema is None:
-            return infer_schema(head, self._options, head[0].origin), read, head
-        return with_target(self._schema, self._options, head), read, head
+        head = [*read[:-1], read[-1].cut(0, read[-1].rows - max(0, rows - enough))]
+        return schema_of(head, self._options, self._schema), read, head
 
     def __repr__(self) -> str:
         return f"Stream({self.source.name}, batch_size={self.batch_size})"
@@ -287,25 +334,24 @@ def open_stream(
     >>> [(batch.rows, batch.position) for batch in stream]
     [(2, 2), (2, 4), (1, 5)]
     """
-    checks.choice("missing", missing, RULES)
+    checks.choice("missing", missing, ("error", "mean", "drop"))
     checks.choice("unknown", unknown, ("error", "warn", "ignore"))
     checks.choice("labels", labels, (True, False, "auto"))
     size = checks.count("batch_size", batch_size)
-    known = checked_schema(schema)
-    begin = checks.count("start", start, least=0)
+    begin, known = checks.count("start", start, least=0), checked_schema(schema)
     means, mark, begun = None, None, (0, 0)
     if resume is not None:
         begin, known, means, mark, begun = _resumed(resume)
-    named = _column_name(target)
+    named = column_name(target)
     found = source_of(source, named, None if named is not None else target, size, options)
     found.resume(begin, mark)
     kept = tuple(str(name) for name in _listed("keep", keep) or ())
     read = ReadOptions(
         target=named,
         columns=_listed("columns", columns),
-        categorical="auto"
+        categorical=categorical
         if isinstance(categorical, str) and categorical == "auto"
-        else frozenset(str(c) for c in _listed("categorical", categorical) or ()),
+        else frozenset(map(str, _listed("categorical", categorical) or ())),
         labels=labels,
         vocabularies=known if isinstance(known, dict) else {},
         keep=kept,
@@ -333,20 +379,10 @@ def _resumed(
     if not isinstance(schema, (Schema, Mapping)) or not {"position", "means"} <= state.keys():
         raise checks.refuse("resume", f"{state!r:.60}", "what batch.state() gives", "pass that")
     known = schema if isinstance(schema, Schema) else Schema.from_dict(schema)
-    means = cast("Mapping[str, Array] | None", state["means"])
-    mark = cast("Mark | None", state.get("mark"))
-    skip, rows = cast("tuple[int, int]", state.get("shuffle", (0, 0)))
     begin = checks.count("resume: position", state["position"], least=0)
-    return begin, known, means, mark, (skip, rows)
-
-
-def _column_name(target: Given) -> str | int | None:
-    """The target where it is a column's name or number; None where it is none, or the targets."""
-    if isinstance(target, bool):
-        return None
-    if isinstance(target, Integral):
-        return int(target)
-    return target if isinstance(target, str) else None
+    skip, rows = cast("tuple[int, int]", state.get("shuffle", (0, 0)))
+    mark = cast("Mark | None", state.get("mark"))
+    return begin, known, cast("Mapping[str, Array] | None", state["means"]), mark, (skip, rows)
 
 
 def _listed(name: str, given: Given) -> tuple[str | int, ...] | None:
@@ -358,10 +394,7 @@ def _listed(name: str, given: Given) -> tuple[str | int, ...] | None:
 
 
 def _checked_dtype(dtype: DTypeLike) -> np.dtype[np.float64]:
-    try:
-        chosen = np.dtype(dtype)
-    except TypeError:
-        chosen = np.dtype(object)
-    if chosen not in (np.float64, np.float32):
-        raise checks.refuse("dtype", repr(dtype), "float64 or float32", "choose one")
-    return cast("np.dtype[np.float64]", chosen)
+    with suppress(TypeError):
+        if np.dtype(dtype) in (np.float64, np.float32):
+            return cast("np.dtype[np.float64]", np.dtype(dtype))
+    raise checks.refuse("dtype", repr(dtype), "float64 or float32", "choose one")

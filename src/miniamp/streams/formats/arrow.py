@@ -12,24 +12,28 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from miniamp import checks
-from miniamp.streams.formats.base import (
+from miniamp.streams.base import (
     Format,
     InputFile,
+    Piece,
     StandardInput,
     Targets,
     readable,
     refuse_expansion,
     refuse_too_many,
+    rows_per_piece,
 )
-from miniamp.streams.pieces import ArrowArray, Cells, Piece, TablePiece, rows_per_piece, too_short
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Bytes read from the file at a time for each column.
 BUFFER = 1 << 14
@@ -47,26 +51,14 @@ _LONGEST = 1 << 40
 _SMALLER = "write it again with smaller pages or batches"
 
 
-class RecordBatch(Protocol):
-    """What is used of a pyarrow RecordBatch."""
-
-    @property
-    def column_names(self) -> list[str]: ...
-    @property
-    def columns(self) -> Sequence[ArrowArray]: ...
-    @property
-    def num_rows(self) -> int: ...
-    def validate(self, *, full: bool) -> None: ...
-
-
-def arrow_piece(batch: RecordBatch, name: str, row: int) -> TablePiece:
+def arrow_piece(batch: pa.RecordBatch, name: str, row: int) -> Piece:
     """The batch as a piece, after every offset, index and text in it has been checked.
 
     Unchecked, an offset out of bounds is memory of somebody else, or the end of the process.
     """
     batch.validate(full=True)
-    columns: dict[str, Cells] = dict(zip(batch.column_names, batch.columns, strict=True))
-    return TablePiece(name, row, batch.num_rows, columns)
+    columns = dict(zip(batch.column_names, batch.columns, strict=True))
+    return Piece(name, row, batch.num_rows, columns)
 
 
 class Parquet(Format):
@@ -97,10 +89,8 @@ class Parquet(Format):
     def count(self) -> int:
         return sum(self._groups)
 
-    def _from(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
+    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
         """Row groups before the row `start` are not read."""
-        if start > self.count():
-            raise too_short(self.name, self.count(), start)
         parquet = checks.needed("pyarrow.parquet", "reading Parquet")
         first = row = 0
         while first < len(self._groups) and row + self._groups[first] <= start:
@@ -128,11 +118,7 @@ class Parquet(Format):
                 ):
                     piece = arrow_piece(batch, self.name, row)
                     row += piece.rows
-                    if row > start:
-                        yield piece.cut(max(0, start - piece.row), piece.rows)
-
-    def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
-        return self._from(0, columns)
+                    yield piece
 
 
 class ArrowIPC(Format):
@@ -150,14 +136,14 @@ class ArrowIPC(Format):
         super().__init__(file, targets)
         checks.needed("pyarrow", "reading Arrow IPC")
 
-    def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
+    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
         row = 0
         for batch in self._batches(columns):
             piece = arrow_piece(batch, self.name, row)
             yield piece
             row += piece.rows
 
-    def _batches(self, columns: Collection[str] | None) -> Iterator[RecordBatch]:
+    def _batches(self, columns: Collection[str] | None) -> Iterator[pa.RecordBatch]:
         """The record batches; each message is looked at before it is unpacked.
 
         A file is a stream after eight bytes, and is read as such: its footer could point anywhere.

@@ -12,24 +12,23 @@ from numpy.typing import NDArray
 from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.errors import InvalidInputError
-from miniamp.streams.formats.base import (
+from miniamp.streams.base import (
     MAX_FEATURES,
     Format,
     InputFile,
+    Piece,
     StandardInput,
     Targets,
-    is_text,
-    line_blocks,
     readable,
     refuse_too_many,
 )
-from miniamp.streams.pieces import CSR, MatrixPiece, Piece
+from miniamp.streams.formats.text import is_text, line_blocks
 
 _FIRST_LINE = re.compile(rb"\S+( qid:\d+)?( \d+:[^\s,;]+)+\s*(#|$)")
 
 
 class LIBSVM(Format):
-    """The rows of one LIBSVM file, as CSR.
+    """The rows of one LIBSVM file, as sp.csr_array.
 
     Parameters
     ----------
@@ -111,15 +110,15 @@ class LIBSVM(Format):
             raise self._unreadable(row, pair)
         return index
 
-    def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
+    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
         row = 0
         for lines in self._lines():
             if lines:
                 X, y = self._parsed(lines, row)
-                yield MatrixPiece(self.name, row, X, y)
+                yield Piece(self.name, row, len(lines), y=y, X=X)
                 row += len(lines)
 
-    def _parsed(self, lines: list[bytes], row: int) -> tuple[CSR, Array]:
+    def _parsed(self, lines: list[bytes], row: int) -> tuple[sp.csr_array, Array]:
         targets = np.empty(len(lines))
         values: list[Array] = []
         indices: list[NDArray[np.int64]] = []
@@ -142,7 +141,7 @@ class LIBSVM(Format):
             values.append(value)
         ends = np.cumsum([0, *map(len, indices)])
         parts = (np.concatenate(values), np.concatenate(indices), ends)
-        X: CSR = sp.csr_array(parts, shape=(len(lines), self.n_features))
+        X: sp.csr_array = sp.csr_array(parts, shape=(len(lines), self.n_features))
         return X, targets
 
     def _check(self, index: NDArray[np.int64], row: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import IO, NamedTuple
 
 import numpy as np
@@ -14,20 +14,21 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from miniamp import checks
-from miniamp.streams.formats.base import (
+from miniamp.streams.base import (
     MAX_FEATURES,
     MAX_ROW_BYTES,
     MAX_WHOLE_BYTES,
     Format,
     InputFile,
+    Piece,
     StandardInput,
     Targets,
     readable,
     refuse_expansion,
     refuse_too_many,
+    rows_per_piece,
 )
 from miniamp.streams.in_memory import ArraySource, targets_of
-from miniamp.streams.pieces import Cells, MatrixPiece, Piece, Source, rows_per_piece, too_short
 
 #: The arrays of a scipy sparse matrix in an NPZ file.
 _SPARSE = {"data", "shape", "format"}
@@ -56,10 +57,9 @@ class NPY(Format):
 
     def __init__(self, file: InputFile | StandardInput, targets: Targets) -> None:
         super().__init__(file, targets)
-        with readable(self.name, self.format), self.file.opened() as content:
+        with readable(self.name, self.format), self._opened() as content:
             self._header = _header(content, self.name)
-            self._begin = content.tell()
-            size = content.seek(0, 2) - self._begin
+            size = -content.tell() + content.seek(0, 2)
         if size < self._header.bytes:
             raise checks.refuse(
                 self.name,
@@ -72,30 +72,29 @@ class NPY(Format):
     def count(self) -> int:
         return self._header.shape[0]
 
-    def _from(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
-        (rows, width), fortran, dtype = self._header
-        if start > rows:
-            raise too_short(self.name, rows, start)
-        step = rows_per_piece(width)
-        with self.file.opened() as file:
+    def _opened(self) -> AbstractContextManager[IO[bytes]]:
+        """The file, at its header."""
+        return self.file.opened()
+
+    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
+        with self._opened() as file:
+            (rows, width), fortran, dtype = _header(file, self.name)
+            first, step = file.tell(), rows_per_piece(width)
             for begin in range(start, rows, step):
                 k = min(step, rows - begin)
                 if fortran:  # a column lies together: pick k of each
                     X = np.empty((k, width), dtype=dtype)
                     for j in range(width):
-                        file.seek(self._begin + (j * rows + begin) * dtype.itemsize)
+                        file.seek(first + (j * rows + begin) * dtype.itemsize)
                         X[:, j] = _numbers(file, k, 1, dtype, self.name)[:, 0]
                 else:
-                    file.seek(self._begin + begin * width * dtype.itemsize)
+                    file.seek(first + begin * width * dtype.itemsize)
                     X = _numbers(file, k, width, dtype, self.name)
                 y = None if self._y is None else self._y[begin : begin + k]
-                yield MatrixPiece(self.name, begin, X, y)
-
-    def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
-        return self._from(0, columns)
+                yield Piece(self.name, begin, k, y=y, X=X)
 
 
-class NPZ(Format):
+class NPZ(NPY):
     """The rows of an NPZ archive: X (or its only two-dimensional array), and y for the targets.
 
     Compressed or not; a scipy sparse matrix is read whole.
@@ -104,12 +103,11 @@ class NPZ(Format):
     format = "npz"
     endings = (".npz",)
     marks = (b"PK\x03\x04",)
-    takes_targets = True
 
     def __init__(self, file: InputFile | StandardInput, targets: Targets) -> None:
-        super().__init__(file, targets)
-        self._sparse: Source | None = None
-        self._y: Cells | None = None
+        Format.__init__(self, file, targets)
+        self._sparse: ArraySource | None = None
+        self._y = None
         with readable(self.name, self.format), self._archive() as archive:
             names = {entry[:-4] for entry in archive.namelist() if entry.endswith(".npy")}
             if names >= _SPARSE:
@@ -201,21 +199,18 @@ class NPZ(Format):
             targets: NDArray[np.generic] = npy.read_array(file, allow_pickle=False)
         return targets
 
-    def count(self) -> int | None:
-        return self._header.shape[0] if self._sparse is None else self._sparse.count()
+    def count(self) -> int:
+        return super().count() if self._sparse is None else self._sparse.count()
 
-    def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
-        if self._sparse is not None:
-            yield from self._sparse.pieces(0, columns)
-            return
-        (rows, width), _, dtype = self._header
-        step = rows_per_piece(width)
+    @contextmanager
+    def _opened(self) -> Iterator[IO[bytes]]:
         with self._archive() as archive, archive.open(f"{self._key}.npy") as file:
-            _header(file, self.name)
-            for begin in range(0, rows, step):
-                X = _numbers(file, min(step, rows - begin), width, dtype, self.name)
-                y = None if self._y is None else self._y[begin : begin + step]
-                yield MatrixPiece(self.name, begin, X, y)
+            yield file
+
+    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
+        if self._sparse is not None:
+            return self._sparse.pieces(start, columns)
+        return super().pieces(start, columns)
 
 
 def _header(file: IO[bytes], name: str, dimensions: tuple[int, ...] = (2,)) -> Header:

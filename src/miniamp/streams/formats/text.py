@@ -1,32 +1,42 @@
-"""CSV: parsed by pyarrow one block at a time, every cell as text first.
+"""Text: CSV, parsed by pyarrow one block at a time, JSON lines, and blocks of whole lines.
 
-Reading cells as text and turning them into numbers later costs little, and lets an error name row,
-column and value even when the rows came through a pipe and are gone.
+Reading cells of a CSV as text and turning them into numbers later costs little, and lets an error
+name row, column and value even when the rows came through a pipe and are gone.
 """
 
 from __future__ import annotations
 
 import codecs
 import csv as standard_csv
+import json
 import re
 from collections.abc import Collection, Iterator
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from miniamp import checks
 from miniamp.errors import InvalidInputError
-from miniamp.streams.cells import MISSING_TEXTS, is_number
-from miniamp.streams.formats.base import (
+from miniamp.streams.base import (
+    LONGEST_LINE,
+    UTF16,
     Format,
     InputFile,
+    NumberedNames,
+    Piece,
     StandardInput,
     Targets,
-    is_text,
-    line_blocks,
-    read_some,
     refuse_too_many,
 )
-from miniamp.streams.pieces import ArrowArray, Cells, NumberedNames, Piece, TablePiece
+from miniamp.streams.cells import MISSING_TEXTS, is_number
+from miniamp.streams.in_memory import record_pieces
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Bytes of text read at a time. Larger blocks gain nothing in speed and cost several times that.
+BLOCK = 1 << 20
+#: Blocks of wide lines are larger, to hold about this many of them, up to this many bytes.
+LINES = 64
+WIDEST = 1 << 24
 #: Recognised by the parser itself; other spellings are found later, cell by cell (`cells`).
 _NO_VALUE = [*MISSING_TEXTS, "NA", "N/A", "#N/A", "NaN", "NULL", "None", "<NA>"]
 _DELIMITERS = (",", ";", "\t", "|")
@@ -86,7 +96,7 @@ class CSV(Format):
     def likeness(cls, head: bytes) -> int:
         return 2 * is_text(head)
 
-    def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
+    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
         row = 0
         with self.file.opened() as file:
             if self._encoding != "utf-8":
@@ -103,12 +113,12 @@ class CSV(Format):
             for block in _with_first(rest if self._header else first, blocks):
                 cells = self._parsed(block, names, delimiter, row)
                 rows = len(cells[0])
-                wanted: dict[str, Cells] = {
+                wanted = {
                     name: column
                     for name, column in zip(names, cells, strict=True)
                     if columns is None or name in columns
                 }
-                yield TablePiece(self.name, row, rows, wanted)
+                yield Piece(self.name, row, rows, wanted)
                 row += rows
 
     def _names(self, line: bytes, delimiter: str) -> list[str]:
@@ -134,7 +144,7 @@ class CSV(Format):
         checks.refuse_duplicates(cells, self.name)
         return cells
 
-    def _parsed(self, block: bytes, names: list[str], delimiter: str, row: int) -> list[ArrowArray]:
+    def _parsed(self, block: bytes, names: list[str], delimiter: str, row: int) -> list[pa.Array]:
         """The columns of one block, as strings."""
         pa = checks.needed("pyarrow", "reading CSV")
         csv = checks.needed("pyarrow.csv", "reading CSV")
@@ -234,3 +244,137 @@ def _with_first(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 def _likely(line: bytes) -> str:
     return max(_DELIMITERS, key=lambda sign: line.count(sign.encode()))
+
+
+class JSONLines(Format):
+    """The objects of a JSON lines file; a key that an object lacks is a missing value."""
+
+    format = "jsonl"
+    endings = (".jsonl", ".ndjson", ".json")
+    piped = True
+
+    @classmethod
+    def likeness(cls, head: bytes) -> int:
+        if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+            return 3
+        return int(is_text(head))
+
+    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
+        return record_pieces(self._objects(), self.name, columns)
+
+    def _objects(self) -> Iterator[list[dict[str, object]]]:
+        row = 0
+        with self.file.opened() as file:
+            for block in line_blocks(file, self.name, live=not self.rereadable):
+                objects = []
+                for line in block.split(b"\n"):
+                    if line.strip():
+                        row += 1
+                        objects.append(json_object(line, f"{self.name}, row {row}"))
+                yield objects
+
+
+def json_object(line: bytes, place: str) -> dict[str, object]:
+    """The JSON object of a row; `place` names it in the error where it is none."""
+    refuse_too_many(line.count(b":"), place)
+    try:
+        value = json.loads(line)
+        if b"\\u" in line:  # half a surrogate pair is no text that could be written again
+            json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        value = line.decode(errors="replace")
+    if not isinstance(value, dict):
+        received = f"{value!r:.60}" if isinstance(value, str) else type(value).__name__
+        raise checks.refuse(
+            place, received, "one JSON object per row", 'write each row as {"name": value, ...}'
+        )
+    return value
+
+
+def is_text(head: bytes) -> bool:
+    """Whether the first bytes of a file look like text."""
+    return b"\x00" not in head or head.startswith(UTF16)
+
+
+def line_blocks(
+    file: IO[bytes], name: str, *, quotes: bool = False, live: bool = False
+) -> Iterator[bytes]:
+    r"""Blocks of whole lines, each as soon as the file has some; a final line may lack its end.
+
+    Parameters
+    ----------
+    file : binary file
+        Read to its end.
+    name : str
+        For messages.
+    quotes : bool
+        Whether a line end between double quotes belongs to the field (CSV).
+    live : bool
+        For a pipe: what has arrived is passed on without waiting for more.
+
+    Examples
+    --------
+    >>> import io
+    >>> list(line_blocks(io.BytesIO(b'a,b\n1,"x\ny"\n2,z'), "data", quotes=True))
+    [b'a,b\n1,"x\ny"\n', b'2,z']
+    """
+    waiting: list[bytes] = []  # blocks without a line end outside quotes, each looked at once
+    length, open_quote, size = 0, False, 0
+    while fresh := read_some(file, size or BLOCK) if live else file.read(size or BLOCK):
+        if not size:
+            fresh = _without_mark(fresh, name)
+            # Each of many columns has its cost per block, so wide lines are read more at a time.
+            size = max(BLOCK, min(WIDEST, BLOCK * LINES // (fresh.count(b"\n") + 1)))
+        end, open_quote = _last_line_end(fresh, quotes, open_quote)
+        if end:
+            yield b"".join([*waiting, fresh[:end]])
+            waiting, length = [], 0
+        waiting.append(fresh[end:])
+        length += len(fresh) - end
+        if length > LONGEST_LINE:
+            raise checks.refuse(
+                name,
+                f"a line longer than {LONGEST_LINE >> 20} MB",
+                "a text table",
+                "check that quotes are closed and that this is the right file",
+            )
+    rest = b"".join(waiting)
+    if open_quote:
+        line = rest.split(b"\n", 1)[0].decode(errors="replace")
+        raise checks.refuse(
+            name,
+            f"a quote that is never closed, in or after the line {line!r:.60}",
+            "quotes in pairs",
+            "close it or double it",
+        )
+    if rest and not rest.isspace():
+        yield rest
+
+
+def _without_mark(fresh: bytes, name: str) -> bytes:
+    if fresh.startswith(UTF16):
+        raise checks.refuse(name, "text in UTF-16", "UTF-8", "convert the file to UTF-8")
+    return fresh.removeprefix(b"\xef\xbb\xbf")
+
+
+def _last_line_end(block: bytes, quotes: bool, open_quote: bool) -> tuple[int, bool]:
+    """Index after the last line end outside quotes (0: none), and whether a quote is open at last.
+
+    A quote within a quoted field is doubled, so an even number of them is always outside.
+    """
+    end = block.rfind(b"\n") + 1
+    if not quotes or not (open_quote or b'"' in block):
+        return end, open_quote
+    inside = open_quote ^ bool(block.count(b'"', 0, end) % 2)
+    still_open = inside ^ bool(block.count(b'"', end) % 2)
+    while end and inside:
+        before = block.rfind(b"\n", 0, end - 1) + 1
+        inside ^= bool(block.count(b'"', before, end) % 2)
+        end = before
+    return end, still_open
+
+
+def read_some(file: IO[bytes], size: int) -> bytes:
+    """What has arrived, without waiting for `size` bytes."""
+    fresh: bytes = getattr(file, "read1", file.read)(size)
+    return fresh

@@ -1,4 +1,9 @@
-"""What file formats share: how one is found, opened, and read in blocks of whole lines."""
+"""What all sources share: pieces of rows, files and their limits, and the classes to derive from.
+
+A source reads *pieces*: some rows as they come, as named columns (CSV, Parquet, frames, records) or
+as one block of numbers (NPY, LIBSVM, arrays). Later stages turn both into batches of exactly k
+rows.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +13,39 @@ import os
 import stat
 import sys
 import zlib
-from abc import abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, ClassVar, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Given
 from miniamp.errors import InvalidInputError, MiniampError
-from miniamp.streams.pieces import Piece, Source, skip_rows
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import scipy.sparse as sp
+
+#: A column as it came.
+Cells: TypeAlias = "NDArray[np.generic] | pa.Array"
+#: A block of numbers of shape (k, N): dense, or a scipy CSR array.
+Numbers: TypeAlias = "NDArray[np.float64] | sp.csr_array"
+#: How far a source with an address was read, in its own plain values.
+Mark: TypeAlias = dict[str, int | str]
+
+#: About this many numbers are read at a time: 1 MB of float64. Larger pieces are hardly faster, and
+#: a Parquet reader needs several times their size beside the pages that it holds anyway.
+PIECE = 1 << 17
+#: Every column has its cost per piece, so that pieces of many columns are larger: up to these rows
+#: and numbers.
+WIDE_ROWS, WIDE_PIECE = 64, 1 << 20
 #: Bytes at the beginning of a file that decide what format it is.
 HEAD = 4096
-#: Bytes of text read at a time. Larger blocks gain nothing in speed and cost several times that.
-BLOCK = 1 << 20
-#: Blocks of wide lines are larger, to hold about this many of them, up to this many bytes.
-LINES = 64
-WIDEST = 1 << 24
 #: A line (or quoted field) longer than this is a file that is no text table.
 LONGEST_LINE = 1 << 26
 
@@ -42,7 +62,129 @@ MAX_WHOLE_BYTES = 1 << 31
 MAX_EXPANSION = 200
 
 _GZIP = b"\x1f\x8b"
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+def rows_per_piece(columns: int) -> int:
+    """How many rows of `columns` numbers make a piece of bounded size."""
+    columns = max(columns, 1)
+    wide = min(WIDE_ROWS, WIDE_PIECE // columns)
+    return max(1, min(65536, max(PIECE // columns, wide)))
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some rows: columns by name, or a block X of numbers whose columns have no names."""
+
+    #: Where they come from, for messages: a file's path, "standard input", "pandas DataFrame".
+    origin: str
+    row: int  #: number of the first row within its origin, counted from 0
+    rows: int  #: how many rows
+    columns: dict[str, Cells] = field(default_factory=dict)  #: in the source's order
+    y: Cells | None = None  #: targets that were given separately
+    X: Numbers | None = None  #: (rows, N) numbers
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the columns; those of a block, x0, x1, ..., are made when asked for."""
+        return list(self.columns) if self.X is None else NumberedNames(int(self.X.shape[1]))
+
+    def targets(self, name: str | int | None) -> Cells | None:
+        """The cells of the target, None where they are not known yet."""
+        return self.y if name is None or self.X is not None else self.columns.get(str(name))
+
+    def cut(self, begin: int, end: int) -> Piece:
+        """Rows begin to end - 1."""
+        part = slice(begin, min(end, self.rows))
+        return replace(
+            self,
+            row=self.row + begin,
+            rows=part.stop - begin,
+            columns={name: cells[part] for name, cells in self.columns.items()},
+            y=None if self.y is None else self.y[part],
+            X=None if self.X is None else self.X[part],
+        )
+
+
+class NumberedNames(Sequence[str]):
+    """The names x0, x1, ... of a source without names, made when asked for.
+
+    Examples
+    --------
+    >>> names = NumberedNames(2_000_000_000)
+    >>> names[-1], "x7" in names, "x07" in names
+    ('x1999999999', True, False)
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, j):  # type: ignore[no-untyped-def]  # int to str, slice to tuple
+        numbers = range(self._size)[j]
+        return f"x{numbers}" if isinstance(numbers, int) else tuple(f"x{i}" for i in numbers)
+
+    def __contains__(self, name: object) -> bool:
+        digits = name[1:] if isinstance(name, str) and name.startswith("x") else ""
+        return digits.isdecimal() and str(int(digits)) == digits and int(digits) < self._size
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # compared like a list
+
+
+class Source(ABC):
+    """Where rows come from."""
+
+    #: What to call it in messages.
+    name: str
+    #: What the option `format` calls a format, and what an address begins with.
+    format: ClassVar[str]
+    #: Options of `open_stream` that it takes.
+    options: ClassVar[tuple[str, ...]] = ()
+    #: Whether it can be read more than once.
+    rereadable: bool = True
+    #: A column that orders the rows and is no feature unless the user lists it.
+    key: str | None = None
+
+    @abstractmethod
+    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
+        """The rows from number `start` on; of a table, at least these columns."""
+
+    def count(self) -> int | None:
+        """How many rows it has, if that is known without reading them."""
+        return None
+
+    def resume(self, position: int, mark: Mark | None) -> None:
+        """Take note of the mark after `position` rows, where the source has marks."""
+        return  # others need only the number of rows
+
+    def mark(self, position: int) -> Mark | None:
+        """What to resume from after `position` rows, where that number is not enough."""
+        return None
+
+
+def skip_rows(pieces: Iterable[Piece], start: int, name: str) -> Iterator[Piece]:
+    """The pieces without their first `start` rows."""
+    left = start
+    for piece in pieces:
+        if left >= piece.rows:
+            left -= piece.rows
+        else:
+            yield piece.cut(left, piece.rows) if left else piece
+            left = 0
+    if left:
+        raise too_short(name, start - left, start)
+
+
+def too_short(name: str, rows: int, start: int) -> InvalidInputError:
+    """The error for a source that ends before the row to resume from."""
+    return checks.refuse(
+        name, f"{rows} rows", f"more than the {start} to skip", "give the same source or start over"
+    )
 
 
 class Targets(NamedTuple):
@@ -75,11 +217,7 @@ class InputFile:
             head = os.read(self._handle, HEAD)
             self.gzipped = head.startswith(_GZIP)
             self.head = zlib.decompressobj(31).decompress(head, HEAD) if self.gzipped else head
-
-    @property
-    def ending(self) -> str:
-        """The ending of the name, in lower case, without that of gzip."""
-        return ending_of(self.path)
+        self.ending = ending_of(path)
 
     def close(self) -> None:
         """Close the file if it has not been read yet."""
@@ -140,12 +278,6 @@ class StandardInput:
         yield self._file
 
 
-def read_some(file: IO[bytes], size: int) -> bytes:
-    """What has arrived, without waiting for `size` bytes."""
-    fresh: bytes = getattr(file, "read1", file.read)(size)
-    return fresh
-
-
 @contextmanager
 def readable(name: str, format: str = "") -> Iterator[None]:  # noqa: A002 (as in open_stream)
     """The boundary of a format: whatever a decoder raises is an error about the file.
@@ -157,25 +289,18 @@ def readable(name: str, format: str = "") -> Iterator[None]:  # noqa: A002 (as i
         yield
     except MiniampError:
         raise
-    except OSError as error:
-        if error.strerror is not None:  # of the operating system; decoders give none
-            raise checks.refuse(
-                name, f"an error when reading it ({error.strerror})", "a file", "check the path"
-            ) from error
-        raise damaged(name, format, error) from error
     except Exception as error:
-        raise damaged(name, format, error) from error
-
-
-def damaged(name: str, format: str, error: Exception) -> InvalidInputError:  # noqa: A002
-    """The error for a file that is not a whole file of its format."""
-    reason = (str(error).splitlines() or [""])[0] or type(error).__name__
-    return checks.refuse(
-        name,
-        f"a file that is damaged or cut short ({reason:.100})",
-        f"a whole {format} file".replace("  ", " "),
-        "write or copy it again",
-    )
+        # The operating system gives a reason; decoders that raise OSError give none.
+        if isinstance(error, OSError) and error.strerror is not None:
+            received = f"an error when reading it ({error.strerror})"
+            raise checks.refuse(name, received, "a file", "check the path") from error
+        reason = (str(error).splitlines() or [""])[0] or type(error).__name__
+        raise checks.refuse(
+            name,
+            f"a file that is damaged or cut short ({reason:.100})",
+            f"a whole {format} file".replace("  ", " "),
+            "write or copy it again",
+        ) from error
 
 
 class Format(Source):
@@ -219,17 +344,9 @@ class Format(Source):
     def beside(self, files: Sequence[Format]) -> None:
         """Use what only all files of a folder together show, such as the number of features."""
 
-    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
-        with readable(self.name, self.format):
-            yield from self._from(start, columns)
-
-    def _from(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
-        """The rows from number `start` on; a format that can seek overrides this."""
-        return skip_rows(self._all(columns), start, self.name)
-
     @abstractmethod
-    def _all(self, columns: Collection[str] | None) -> Iterator[Piece]:
-        """The rows from the first on."""
+    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
+        """At least the rows from number `start` on; a format that cannot seek gives all rows."""
 
 
 def refuse_too_many(columns: int, name: str, most: int = MAX_COLUMNS, remedy: str = "") -> None:
@@ -246,86 +363,3 @@ def refuse_expansion(name: str, size: int, packed: int, remedy: str) -> None:
     if size > limit:
         received = f"{packed:,} compressed bytes that become {size:,}"
         raise checks.refuse(name, received, f"at most {limit:,}", remedy)
-
-
-def is_text(head: bytes) -> bool:
-    """Whether the first bytes of a file look like text."""
-    return b"\x00" not in head or head.startswith(_UTF16)
-
-
-def line_blocks(
-    file: IO[bytes], name: str, *, quotes: bool = False, live: bool = False
-) -> Iterator[bytes]:
-    r"""Blocks of whole lines, each as soon as the file has some; a final line may lack its end.
-
-    Parameters
-    ----------
-    file : binary file
-        Read to its end.
-    name : str
-        For messages.
-    quotes : bool
-        Whether a line end between double quotes belongs to the field (CSV).
-    live : bool
-        For a pipe: what has arrived is passed on without waiting for more.
-
-    Examples
-    --------
-    >>> import io
-    >>> list(line_blocks(io.BytesIO(b'a,b\n1,"x\ny"\n2,z'), "data", quotes=True))
-    [b'a,b\n1,"x\ny"\n', b'2,z']
-    """
-    waiting: list[bytes] = []  # blocks without a line end outside quotes, each looked at once
-    length, open_quote, size = 0, False, 0
-    while fresh := read_some(file, size or BLOCK) if live else file.read(size or BLOCK):
-        if not size:
-            fresh = _without_mark(fresh, name)
-            # Each of many columns has its cost per block, so wide lines are read more at a time.
-            size = max(BLOCK, min(WIDEST, BLOCK * LINES // (fresh.count(b"\n") + 1)))
-        end, open_quote = _last_line_end(fresh, quotes, open_quote)
-        if end:
-            yield b"".join([*waiting, fresh[:end]])
-            waiting, length = [], 0
-        waiting.append(fresh[end:])
-        length += len(fresh) - end
-        if length > LONGEST_LINE:
-            raise checks.refuse(
-                name,
-                f"a line longer than {LONGEST_LINE >> 20} MB",
-                "a text table",
-                "check that quotes are closed and that this is the right file",
-            )
-    rest = b"".join(waiting)
-    if open_quote:
-        line = rest.split(b"\n", 1)[0].decode(errors="replace")
-        raise checks.refuse(
-            name,
-            f"a quote that is never closed, in or after the line {line!r:.60}",
-            "quotes in pairs",
-            "close it or double it",
-        )
-    if rest and not rest.isspace():
-        yield rest
-
-
-def _without_mark(fresh: bytes, name: str) -> bytes:
-    if fresh.startswith(_UTF16):
-        raise checks.refuse(name, "text in UTF-16", "UTF-8", "convert the file to UTF-8")
-    return fresh.removeprefix(b"\xef\xbb\xbf")
-
-
-def _last_line_end(block: bytes, quotes: bool, open_quote: bool) -> tuple[int, bool]:
-    """Index after the last line end outside quotes (0: none), and whether a quote is open at last.
-
-    A quote within a quoted field is doubled, so an even number of them is always outside.
-    """
-    end = block.rfind(b"\n") + 1
-    if not quotes or not (open_quote or b'"' in block):
-        return end, open_quote
-    inside = open_quote ^ bool(block.count(b'"', 0, end) % 2)
-    still_open = inside ^ bool(block.count(b'"', end) % 2)
-    while end and inside:
-        before = block.rfind(b"\n", 0, end - 1) + 1
-        inside ^= bool(block.count(b'"', before, end) % 2)
-        end = before
-    return end, still_open
