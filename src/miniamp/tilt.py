@@ -152,6 +152,8 @@ class JointSolution:
 
     def times(self, vectors: Array) -> Array:
         """The covariance times vectors, (N,) or (N, k)."""
+        if "root" in self.__dict__:
+            return np.asarray(self.root.T @ (self.root @ vectors))
         unit = self.unit if vectors.ndim == 1 else np.reshape(self.unit, (-1, 1))
         solved = linalg.lapack.dpotrs(self.lower, unit * vectors, lower=1, overwrite_b=1)[0]
         return np.asarray(unit * solved)
@@ -284,14 +286,15 @@ class Information:
         return Tilt(np.maximum(1.0 / var - self.precision, 0.0), mean / var - self.linear)
 
     def variance_sum(self, weights: Array) -> float:
-        """Sum of the variances with these weights (N,); of many coefficients an estimate.
+        """Sum of the first k variances with weights (k,); of many coefficients an estimate.
 
         For random signs u and D = diag(precision), u sqrt(D) C sqrt(D) u is D C's trace on average,
         and each of its terms the share of a coefficient.
         """
-        if len(weights) <= FEW:
-            return float(weights @ self.solution.var)
-        return float(np.mean((weights / self.precision) @ self._shares))
+        k = len(weights)
+        if len(self.b) <= FEW:
+            return float(weights @ self.solution.var[:k])
+        return float(np.mean((weights / self.precision[:k]) @ self._shares[:k]))
 
     @cached_property
     def _shares(self) -> Array:
