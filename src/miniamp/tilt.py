@@ -143,7 +143,7 @@ class JointSolution:
         inverse = self.inverse
         if inverse is None:
             inverse = np.asarray(linalg.lapack.dtrtri(self.lower, lower=1)[0])
-        return inverse if np.ndim(self.unit) == 0 else inverse * self.unit
+        return inverse if isinstance(self.unit, float) else inverse * self.unit
 
     @cached_property
     def var(self) -> Array:
@@ -174,7 +174,7 @@ class JointSolution:
     def stretched(self, factor: Array) -> JointSolution:
         """That of factor * x."""
         log_det = self.log_det - 2.0 * float(np.log(factor).sum())
-        known = self.__dict__ if np.ndim(self.unit) == 0 else {}  # the inverse, if it was needed
+        known = self.__dict__ if isinstance(self.unit, float) else {}  # the inverse, if needed
         inverse, unit = known.get("root", self.inverse), factor * self.unit
         return JointSolution(factor * self.mean, self.lower, log_det, unit, inverse)
 
@@ -227,7 +227,7 @@ class Information:
 
     def stretched(self, factor: ArrayOrFloat) -> Information:
         """The same belief about factor * x in the place of x, the Gaussians beside them too."""
-        f = np.broadcast_to(factor, self.b.shape)
+        f = factor * np.ones(len(self.b))
         unit = 1.0 / f
         S = self.S * unit
         S *= unit[:, None]

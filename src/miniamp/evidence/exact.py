@@ -268,8 +268,8 @@ class ExactBatch(DrawnRows[Round]):
         away *= np.sqrt(step.memory.weights / seen.noise)
         plain, worst = sound and not self.heavy and self.weights is None, float(away.max())
         # As in most batches no row is an outlier, and the median of all is not too small for it.
-        usual = worst < BEYOND and np.count_nonzero(away < worst * MEDIAN / BEYOND) < 0.5 * len(away)
-        if plain and (worst < PLAUSIBLE or usual):
+        below = np.count_nonzero(away < worst * MEDIAN / BEYOND)
+        if plain and (worst < PLAUSIBLE or (worst < BEYOND and 2 * below < len(away))):
             return None
         now = self.with_channel(self.plain.with_noise(seen.noise))
         better = DrawnRows.adapted(now, belief, step, sound=sound)
