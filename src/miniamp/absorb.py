@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -83,7 +84,7 @@ class Attempt(NamedTuple, Generic[BeliefT, TiltT, EstimateT, MemoryT]):
     def report(self, past: BeliefT, adapted: tuple[Adaptation, ...] = ()) -> Info:
         """How it went, with the log-evidence, which is computed for the final attempt only."""
         value = np.nan
-        if np.isfinite(self.step.change):
+        if math.isfinite(self.step.change):
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 value = self.evidence.log_evidence(past, self.step)
         return replace(self.info, adapted=adapted, log_evidence=value)
@@ -252,7 +253,7 @@ def iterated(
     info = Info(
         len(trace), converged, np.array(trace), step.health, remedy, step.solver, step.reason
     )
-    finite = bool(np.isfinite(step.change))
+    finite = math.isfinite(step.change)
     new = evidence.conclude(belief, step) if finite and conclude else belief
     rows = min(evidence.rows, step.carried_by)
     return Attempt(new, info, step, finite and _sound(info, rows), evidence)
@@ -260,7 +261,7 @@ def iterated(
 
 def _over(step: Step[TiltT, EstimateT, MemoryT], trace: list[float], stop: Stop) -> bool:
     """Whether `step` is the last one."""
-    ended = step.solved or step.ended or not np.isfinite(step.change)
+    ended = step.solved or step.ended or not math.isfinite(step.change)
     return ended or len(trace) >= stop.max_iter or met(stop, trace, step.uncertainty)
 
 
@@ -356,7 +357,7 @@ def _changed(
 
 def _remaining(forget: float, half_life: float | None, rows: int) -> float:
     """How much of what is known still counts when `rows` new observations come."""
-    factor = checks.number("forget", forget, above=0.0, most=1.0)
+    factor = 1.0 if forget == 1.0 else checks.number("forget", forget, above=0.0, most=1.0)
     if half_life is None:
         return factor
     if factor < 1.0:
@@ -373,6 +374,6 @@ def _sound(info: Info, rows: float) -> bool:
     are allowed for, or what a single row on a sparse coefficient may bring (`ONE_ROW`).
     """
     limit = CONFLICT if info.converged else UNCONVERGED
-    chance = max(3.0 * np.sqrt(2.0 / rows), ONE_ROW / rows)
+    chance = max(3.0 * math.sqrt(2.0 / rows), ONE_ROW / rows)
     first_look = info.iterations == 1 and not info.converged
     return bool(first_look or info.health < limit * (1.0 + chance))

@@ -176,7 +176,7 @@ class Posterior:
         The prior stays, and is that of the new units from now on. `factor` is positive, one number
         or (N,).
         """
-        if np.all(factor == 1.0):
+        if not np.count_nonzero(factor != 1.0):  # ten times as fast as np.all of few
             return self
         old, tilt = self.remembered, self.tilt.stretched(factor)
         return self._but(tilt=tilt, remembered=None if old is None else old.stretched(factor))

@@ -143,7 +143,7 @@ class JointSolution:
         inverse = self.inverse
         if inverse is None:
             inverse = np.asarray(linalg.lapack.dtrtri(self.lower, lower=1)[0])
-        return inverse if np.ndim(self.unit) == 0 else inverse * self.unit
+        return inverse if isinstance(self.unit, float) else inverse * self.unit
 
     @cached_property
     def var(self) -> Array:
@@ -152,6 +152,8 @@ class JointSolution:
 
     def times(self, vectors: Array) -> Array:
         """The covariance times vectors, (N,) or (N, k)."""
+        if "root" in self.__dict__:
+            return np.asarray(self.root.T @ (self.root @ vectors))
         unit = self.unit if vectors.ndim == 1 else np.reshape(self.unit, (-1, 1))
         solved = linalg.lapack.dpotrs(self.lower, unit * vectors, lower=1, overwrite_b=1)[0]
         return np.asarray(unit * solved)
@@ -172,7 +174,7 @@ class JointSolution:
     def stretched(self, factor: Array) -> JointSolution:
         """That of factor * x."""
         log_det = self.log_det - 2.0 * float(np.log(factor).sum())
-        known = self.__dict__ if np.ndim(self.unit) == 0 else {}  # the inverse, if it was needed
+        known = self.__dict__ if isinstance(self.unit, float) else {}  # the inverse, if needed
         inverse, unit = known.get("root", self.inverse), factor * self.unit
         return JointSolution(factor * self.mean, self.lower, log_det, unit, inverse)
 
@@ -225,7 +227,7 @@ class Information:
 
     def stretched(self, factor: ArrayOrFloat) -> Information:
         """The same belief about factor * x in the place of x, the Gaussians beside them too."""
-        f = np.broadcast_to(factor, self.b.shape)
+        f = factor * np.ones(len(self.b))
         unit = 1.0 / f
         S = self.S * unit
         S *= unit[:, None]
@@ -284,14 +286,15 @@ class Information:
         return Tilt(np.maximum(1.0 / var - self.precision, 0.0), mean / var - self.linear)
 
     def variance_sum(self, weights: Array) -> float:
-        """Sum of the variances with these weights (N,); of many coefficients an estimate.
+        """Sum of the first k variances with weights (k,); of many coefficients an estimate.
 
         For random signs u and D = diag(precision), u sqrt(D) C sqrt(D) u is D C's trace on average,
         and each of its terms the share of a coefficient.
         """
-        if len(weights) <= FEW:
-            return float(weights @ self.solution.var)
-        return float(np.mean((weights / self.precision) @ self._shares))
+        k = len(weights)
+        if len(self.b) <= FEW:
+            return float(weights @ self.solution.var[:k])
+        return float(np.mean((weights / self.precision[:k]) @ self._shares[:k]))
 
     @cached_property
     def _shares(self) -> Array:

@@ -16,7 +16,7 @@ from sklearn.metrics import log_loss
 
 from miniamp import channels
 from miniamp.estimators import MiniAMPClassifier, targets
-from miniamp.estimators.scoring import chances_of_largest
+from miniamp.numerics.normal import chances_of_largest
 
 
 def labelled(rng, rows, coef, correlation=0.0):

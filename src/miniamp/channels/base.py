@@ -203,7 +203,7 @@ class NoisyChannel(Channel):
 
     def __init__(self, var: Given) -> None:
         self.var = checks.parameter("var", var, least=0.0)
-        self.resolution = 0.0 if self.var.any() else self.noiseless_resolution
+        self.resolution = 0.0 if np.count_nonzero(self.var) else self.noiseless_resolution
 
     def fitted(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Self:
         """The channel after one EM step for the noise.

@@ -41,7 +41,7 @@ class Gaussian(NoisyChannel):
 
     def __init__(self, var: Given = 1.0) -> None:
         super().__init__(var)
-        self.error_floor = NOISE_FLOOR if not self.var.any() else 0.0
+        self.error_floor = NOISE_FLOOR if self.resolution else 0.0
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -274,7 +274,8 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
     def _targets(self, settings: ModelSettings, y: NDArray[np.generic]) -> Array:
         """Targets (M, K) as the channel takes them."""
         Y = y.reshape(len(y), -1)
-        return np.column_stack([settings.channel.checked(column) for column in Y.T])
+        columns = np.array([settings.channel.checked(column) for column in Y.T])
+        return np.ascontiguousarray(columns.T)
 
     def _weights(self, y: NDArray[np.generic], weights: Given) -> Given:
         """The weights of the rows, as given or changed by those of their classes."""

@@ -6,6 +6,7 @@ on each batch before it was learned from, and theory tells what to expect of ind
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
@@ -152,17 +153,20 @@ def _behind_spectrum(recent: list[Entry], expected: Callable[[int], float]) -> I
 
 def findings(history: History) -> list[Finding]:
     """What is wrong as of the latest batch."""
+    if not history:
+        return []
     kinds = (_findings, _conflicts, _collapse, _unconverged)
     return [finding for kind in kinds for finding in kind(history)]
 
 
 def _findings(history: History) -> list[Finding]:
-    if history and "sampled" in history[-1]:
-        return [blocks(history[-1]["sampled"], history[-1]["rows"])]
+    last = history[-1]
+    if "sampled" in last:
+        return [blocks(last["sampled"], last["rows"])]
     # A stream that learns how much to forget follows changes by itself.
-    follows = bool(history) and history[-1].get("forget_learned", False)
-    if _forgotten(history):
-        message = history[-1]["conflicts"][0]["message"]
+    follows = last.get("forget_learned", False)
+    if _forgotten(last):
+        message = last["conflicts"][0]["message"]
         changed = _changed(f"A batch contradicts what was learned before: {message}.")
         return [] if follows else [changed]
     recent = _window(history)
@@ -187,8 +191,8 @@ def blocks(used: int, rows: int) -> Finding:
 
 
 def _conflicts(history: History) -> Iterator[Finding]:
-    found = history[-1].get("conflicts", []) if history else []
-    if found and not _forgotten(history):
+    found = history[-1].get("conflicts")
+    if found and not _forgotten(history[-1]):
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         given = not history[-1].get("noise_learned", True)
         yield Finding(
@@ -203,7 +207,7 @@ def _conflicts(history: History) -> Iterator[Finding]:
 
 def _collapse(history: History) -> Iterator[Finding]:
     """A prior width that has fallen to nothing: the model ignores its features from then on."""
-    if not history or not history[-1].get("prior_learned"):
+    if not history[-1].get("prior_learned"):
         return
     step = COLLAPSE_WINDOW // 20  # every tenth batch, and the latest
     some = history[: -COLLAPSE_WINDOW - 1 : -step]
@@ -219,6 +223,8 @@ def _collapse(history: History) -> Iterator[Finding]:
 
 def _unconverged(history: History) -> Iterator[Finding]:
     """Batches whose iterations ended before they had settled, now and in most of the latest."""
+    if history[-1]["converged"]:
+        return
     last = history[-BATCHES:]
     cut = [entry for entry in last if not entry["converged"] and "conflicts" not in entry]
     if len(last) == BATCHES and len(cut) > BATCHES // 2 and cut[-1] is last[-1]:
@@ -237,8 +243,7 @@ def _window(history: Sequence[Entry], before: int = 0) -> list[Entry]:
     """
     window: list[Entry] = []
     rows = 0
-    for k in range(len(history) - before - 1, -1, -1):
-        entry = history[k]
+    for entry in itertools.islice(reversed(history), before, None):
         learned = entry["rows_seen"] - entry["rows"]
         if entry.get("surprise") is None or learned < max(LEARNED_ROWS, entry["features"] // 2):
             break
@@ -281,14 +286,17 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
                 f"Use {{noise=learn}}{about}" + ("." if large else ": more can be learned."),
             )
         ]
+    if not large:
+        return []
     what = "squared residuals are" if numbers else "the Brier score is"
-    finding = Finding(
-        "overconfidence",
-        f"The model is too sure of itself: {what} {surprise:.2g} times what it predicted.",
-        "If rows come more than once, drop the copies. Else give it more {memory}, {solver=robust} "
-        "or larger batches; if the stream changes with time, {forget=auto}.",
-    )
-    return [finding] if large else []
+    return [
+        Finding(
+            "overconfidence",
+            f"The model is too sure of itself: {what} {surprise:.2g} times what it predicted.",
+            "If rows come more than once, drop the copies. Else give it more {memory}, "
+            "{solver=robust} or larger batches; if the stream changes with time, {forget=auto}.",
+        )
+    ]
 
 
 def _overall(history: History, r2: float | None) -> Iterator[Finding]:
@@ -314,8 +322,9 @@ def _outliers(recent: list[Entry]) -> list[Finding]:
     """Rare errors far beyond the others: noise with heavier tails than a Gaussian's."""
     scored = [(e.get("outliers", 0), e.get("scored", e["rows"])) for e in recent]
     count, rows = (sum(each) for each in zip(*scored, strict=True))
-    sudden = any(n > MOST_OUTLIERS * max(among, 100) for n, among in scored)
-    if sudden or count < MANY_OUTLIERS or count < OUTLIER_SHARE * rows:
+    if count < MANY_OUTLIERS or count < OUTLIER_SHARE * rows:
+        return []
+    if any(n > MOST_OUTLIERS * max(among, 100) for n, among in scored):  # a sudden change
         return []
     return [
         Finding(
@@ -342,10 +351,9 @@ def _drift(recent: list[Entry], before: list[Entry]) -> list[Finding]:
     return [_changed(seen)]
 
 
-def _forgotten(history: Sequence[Entry]) -> bool:
-    """Whether the latest batch showed that the stream has changed."""
-    conflicts = history[-1].get("conflicts", []) if history else []
-    return any(done["kind"] == "forgotten" for done in conflicts)
+def _forgotten(entry: Entry) -> bool:
+    """Whether a batch showed that the stream has changed."""
+    return any(done["kind"] == "forgotten" for done in entry.get("conflicts", ()))
 
 
 def _changed(seen: str) -> Finding:
@@ -355,9 +363,9 @@ def _changed(seen: str) -> Finding:
 
 def _design(history: Sequence[Entry]) -> Iterator[Finding]:
     last = history[-BATCHES:]
-    strained = len(last) == BATCHES and all(map(_strained, last))
+    strained = _strained(last[-1]) and len(last) == BATCHES and all(map(_strained, last))
     # With solver="auto" a batch that does not suit AMP goes to the robust solver by itself.
-    remedy = last[-1]["remedy"] if last and last[-1]["solver_asked"] == "amp" else ""
+    remedy = last[-1]["remedy"] if last[-1]["solver_asked"] == "amp" else ""
     if remedy or strained:
         why = f"squared residuals are {last[-1]['health']:.2g} times their expected value"
         why = f"a batch had to be solved again with {remedy}" if remedy else why

@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
@@ -27,6 +28,9 @@ Collection: TypeAlias = Any
 ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 #: Numbers whose squares neither over- nor underflow, with room for sums of them.
 LEAST, MOST = 1e-140, 1e140
+#: Entries of a line that NumPy reduces at once: rows of 10 features take 8 times as long, of 100
+#: twice.
+LINE = 1000
 #: Whole weights repeat rows until there would be so many times as many.
 MOST_COPIES = 8
 #: Rows wait until there are so many and are then learned from together, so that it does not matter
@@ -185,6 +189,23 @@ def require_shape(name: str, value: object, *shape: int | None) -> None:
         raise checks.refuse(name, f"shape {received}", f"{shape}", "save it again")
 
 
+def over_rows(ufunc: np.ufunc, X: Array) -> Array:
+    """The ufunc reduced over the rows of X, in float64; of many short rows `LINE` entries at once.
+
+    Examples
+    --------
+    >>> over_rows(np.add, np.ones((3000, 2)))
+    array([3000., 3000.])
+    """
+    (M, N), reduced = X.shape, partial(ufunc.reduce, axis=0, dtype=np.float64)
+    several = min(LINE // N, M // 4)
+    if several < 2 or not X.flags.c_contiguous:
+        return np.asarray(reduced(X))
+    whole = M - M % several
+    found = reduced(X[:whole].reshape(-1, several * N)).reshape(several, N)
+    return np.asarray(reduced(np.vstack([found, X[whole:]])))
+
+
 def entries(X: Matrix) -> Array:
     """The numbers of an array, or those that a sparse one stores."""
     return np.asarray(sp.csr_array(X).data if sp.issparse(X) else X)
@@ -259,7 +280,7 @@ def ready(X: Given, features: int) -> bool:
 
     Of a batch of 32 rows and 10 features those of scikit-learn took a fifth of the time.
     """
-    if type(X) is not np.ndarray or X.dtype not in (np.float64, np.float32) or not X.size:
+    if type(X) is not np.ndarray or X.dtype.char not in "fd" or not X.size:
         return False
     return X.shape[1:] == (features,) and bool(LEAST <= max(X.max(), -X.min()) <= MOST)
 

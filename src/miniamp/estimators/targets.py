@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -65,30 +66,26 @@ def absorbed(
         with blas_threads(design.shape):
             return _absorbed_together(together, settings, design, rows)
     products: dict[bytes, Array] | None = {} if len(models) > 1 else None
-
-    @functools.cache
-    def chosen() -> SolverChoice:
-        """The design is examined once for all targets, and only where that is needed."""
-        remembers = any(model.posterior.remembers for model in models)
-        return choose(design, solver=settings.solver, remembers=remembers)
-
+    if rows.weights is not None:
+        models = [replace(m, channel=m.channel.weighted(rows.weights)) for m in models]
     learned, infos = [], []
     forget = rows.kept(settings.forget, settings.auto_forget)
-    with warnings.catch_warnings(), blas_threads(design.shape):
-        # A second attempt is recorded in the history as a remedy.
-        warnings.simplefilter("ignore", ConflictWarning)
-        for model, y in zip(models, Y.T, strict=True):
-            if rows.weights is not None:
-                model = replace(model, channel=model.channel.weighted(rows.weights))
+    # A second attempt is recorded in the history as a remedy; "adapt" does not warn of it.
+    quiet = warnings.catch_warnings(action="ignore", category=ConflictWarning)
+    adapts = settings.on_conflict == "adapt"
+    with nullcontext() if adapts else quiet, blas_threads(design.shape):
+        choices = _choices(models, settings, design, Y)
+        for model, y, choice in zip(models, Y.T, choices, strict=True):
             try:
-                after, info = _one_target(model, settings, design, y, chosen, forget, products)
+                after, info = _one_target(model, settings, design, y, choice, forget, products)
             except np.linalg.LinAlgError:
                 if settings.on_conflict == "raise":
                     raise
                 after, info = model, _no_solution("")
             if any(done.kind == "skipped" for done in info.adapted):
                 after = _as_saved(after)
-            learned.append(replace(after, channel=after.channel.unweighted()))
+            plain = after.channel.unweighted()
+            learned.append(after if plain is after.channel else replace(after, channel=plain))
             infos.append(info)
     return learned, infos
 
@@ -98,7 +95,7 @@ def _one_target(
     settings: ModelSettings,
     design: Design,
     y: Array,
-    chosen: Callable[[], SolverChoice],
+    choice: SolverChoice,
     forget: float,
     products: dict[bytes, Array] | None,
 ) -> tuple[Model, Info]:
@@ -108,8 +105,7 @@ def _one_target(
     stop, on_conflict, own = settings.stop, settings.on_conflict, prior_of(model)
     # The sign of a feature is arbitrary: coefficients are centred on zero.
     fixed = own.centres if prior else own.names
-    choice = _exact(model, settings, design, y)
-    if choice is not None:
+    if choice.solver == "exact":
         known = 2.0 * model.noise_known
         batch = ExactBatch(
             design,
@@ -137,11 +133,12 @@ def _one_target(
         assert seen is not None
         if noise:
             channel, known = channel.with_noise(seen.noise), max(seen.free, 0.0)
-        spread = max(model.spread, float(np.var(y)))
+        away = y - y.mean()
+        spread = max(model.spread, float(away @ away) / len(y))
         new = Model(belief, channel, model.batches + varied, model.scale_known, 0.5 * known, spread)
         return new, info
-    solver = functools.partial(AutoBatch, choice=chosen())
-    if _keeps_sites(model, settings, design) and chosen().solver == "robust":
+    solver = functools.partial(AutoBatch, choice=choice)
+    if _keeps_sites(model, settings, design) and choice.solver == "robust":
         model = replace(model, posterior=InformationPosterior.of(model.posterior))
     if prior or noise:
         learn = Learn(design, y, solver, fixed=fixed, noise=noise)
@@ -163,6 +160,19 @@ def _no_solution(solver: str) -> Info:
     """What is reported of a batch beyond working precision."""
     skipped = (Adaptation("skipped", np.inf),)
     return Info(0, False, np.zeros(1), np.inf, "", solver, "no solution", skipped)
+
+
+def _choices(
+    models: Sequence[Model], settings: ModelSettings, design: Design, Y: Array
+) -> list[SolverChoice]:
+    """The solver for each target; the design is examined once, where one needs that."""
+    exact = [_exact(model, settings, design, y) for model, y in zip(models, Y.T, strict=True)]
+    found = [one for one in exact if one is not None]
+    if len(found) == len(exact):
+        return found
+    remembers = any(model.posterior.remembers for model in models)
+    other = choose(design, solver=settings.solver, remembers=remembers)
+    return [one or other for one in exact]
 
 
 def _exact(model: Model, settings: ModelSettings, design: Design, y: Array) -> SolverChoice | None:

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.absorb import Step
@@ -104,7 +103,7 @@ class Round(NamedTuple):
     past: Information  #: before the batch
     seen: Information  #: with the batch, under the hyper-parameters of this round
     weights: Array  #: (M,) with which all rows have the same noise
-    own: Array  #: (N,) precisions of the prior that are learned, before the batch; 0 of others
+    own: Array  #: (k,) precisions of the prior that are learned, of the first k coefficients
     others: Array  #: (N,) of all else: a width that is not learned, and the tilt
     linear: Array  #: (N,) the linear part of prior and tilt
     factor: float = 1.0  #: by which the learned widths are multiplied
@@ -204,16 +203,15 @@ class ExactBatch(DrawnRows[Round]):
             past.count + count,
         )
         seen = Information(*sums, past.noise, past.precision, past.linear)
-        prior, nothing = belief.prior, np.zeros(belief.size)
+        prior, nothing = belief.prior, np.zeros(N)
         centre, width = prior.moments(nothing, nothing)
         own = 1.0 / width
-        linear, others = own * centre + belief.tilt.B, belief.tilt.A + own
+        linear, others, learned = own * centre + belief.tilt.B, nothing + belief.tilt.A, 0
         if self.learns_prior and "var" not in self.fixed:
-            end = belief.size - (prior.coefficients is not prior)  # the last may be an intercept
-            own[end:], others[:end] = 0.0, np.broadcast_to(belief.tilt.A, belief.size)[:end]
-        else:
-            own = nothing
-        return Moments(np.zeros(1), np.ones(1)), Round(past, seen, weights, own, others, linear)
+            learned = N - (prior.coefficients is not prior)  # the last may be an intercept
+        others[learned:] += own[learned:]
+        first = Round(past, seen, weights, own[:learned], others, linear)
+        return Moments(np.zeros(1), np.ones(1)), first
 
     def refine(self, belief: Posterior, estimate: Moments, memory: Round) -> ExactStep:
         past, seen, number = memory.past, memory.seen, memory.number + 1
@@ -224,11 +222,10 @@ class ExactBatch(DrawnRows[Round]):
         if number == 1 or past.count == 0.0:
             health, log_evidence = self._compared(memory)
             memory = memory._replace(health=health, log_evidence=log_evidence)
-        following, change = self._learned(belief, memory)
-        last = number >= (ROUNDS if past.count else FIRST_ROUNDS)
         enough = SETTLED_LATER if past.count else SETTLED
         enough = enough if belief.size <= ALWAYS else SETTLED_ENOUGH
-        solved = change < enough or last
+        following, change = self._learned(belief, memory, enough)
+        solved = change < enough or number >= (ROUNDS if past.count else FIRST_ROUNDS)
         return Step(
             tilt=NO_TILT,
             estimate=Moments(mean, estimate.var),  # no step needs variances
@@ -269,9 +266,11 @@ class ExactBatch(DrawnRows[Round]):
         seen = step.memory.seen
         away = np.abs(self.y - self.design.times(step.estimate.mean))
         away *= np.sqrt(step.memory.weights / seen.noise)
-        plain, worst = sound and not self.heavy and self.weights is None, away.max()
-        if plain and (worst < PLAUSIBLE or worst < BEYOND * min(1.0, np.median(away) / MEDIAN)):
-            return None  # as most batches: no row is an outlier
+        plain, worst = sound and not self.heavy and self.weights is None, float(away.max())
+        # As in most batches no row is an outlier, and the median of all is not too small for it.
+        below = np.count_nonzero(away < worst * MEDIAN / BEYOND)
+        if plain and (worst < PLAUSIBLE or (worst < BEYOND and 2 * below < len(away))):
+            return None
         now = self.with_channel(self.plain.with_noise(seen.noise))
         better = DrawnRows.adapted(now, belief, step, sound=sound)
         return None if better is None else (better[0].with_channel(self.plain), better[1])
@@ -298,10 +297,10 @@ class ExactBatch(DrawnRows[Round]):
         The unit of noise that differs from row to row is the geometric mean, with which the
         evidence is the right one.
         """
-        kinds = self.channel.unweighted(), self.channel
-        unit, own = (np.asarray(kind.gaussian_noise()) for kind in kinds)
+        own = np.asarray(self.channel.gaussian_noise())
         if own.ndim == 0:  # most batches: their products are known without weights
             return float(own), np.ones(self.rows), float(self.rows)
+        unit = np.asarray(self.channel.unweighted().gaussian_noise())
         noise = float(np.exp(np.mean(np.log(unit)))) if unit.size > 1 else float(unit)
         count = float(np.sum(np.broadcast_to(unit / own, self.y.shape)))
         return noise, np.broadcast_to(noise / own, self.y.shape), count
@@ -325,17 +324,15 @@ class ExactBatch(DrawnRows[Round]):
         log_evidence = -0.5 * (noise + seen.solution.log_det - volume + misfit)
         return misfit / float(given.sum()), log_evidence
 
-    def _learned(self, belief: Posterior, memory: Round) -> tuple[Round, float]:
+    def _learned(self, belief: Posterior, memory: Round, enough: float) -> tuple[Round, float]:
         """After one step to the largest evidence: the next round, and the change.
 
-        The change is in standard deviations of what is learned.
+        The change is in standard deviations of what is learned; one below `enough` may be less.
         """
-        seen, own = memory.seen, memory.own / memory.factor
-        shared = own > 0.0
-        noise, factor, change = seen.noise, memory.factor, 0.0
+        seen, noise, factor, change = memory.seen, memory.seen.noise, memory.factor, 0.0
         step, reach = memory.step, memory.reach
-        if self.learns_noise or shared.any():
-            step, free, used = self._step(memory, own, shared)
+        if self.learns_noise or len(memory.own):
+            step, free, used = self._step(seen, memory.own / factor)
             if step[0] * memory.step[0] + step[1] * memory.step[1] < 0.0:
                 reach = 0.5 * max(map(abs, memory.step))
             part = min(1.0, reach / max(*map(abs, step), TINY))
@@ -346,36 +343,36 @@ class ExactBatch(DrawnRows[Round]):
                 noise = min(max(noise, LEAST_NOISE * power), power)
             moved = abs(math.log(noise / seen.noise)) * math.sqrt(0.5 * free)
             change = max(moved, abs(step[1]) * math.sqrt(0.5 * max(used, 1.0)))
-        precision = memory.own / factor + memory.others
-        # Units of features, and with them their priors, change too: posteriors by a part of their
-        # standard deviations that is the smaller, the more is known beside the prior.
-        left = seen.precision / np.square(np.diagonal(seen.solution.lower))
-        left = np.maximum(left, 1.0 - seen.determined / belief.size)
-        moves = np.abs(np.log(precision / seen.precision)) * np.sqrt(left)
+        precision = memory.others.copy()
+        precision[: len(memory.own)] += memory.own / factor
+        moves = np.abs(np.log(precision / seen.precision))
+        if moves.max() >= enough:
+            # Units of features, and with them their priors, change too: posteriors by a part of
+            # their standard deviations that is the smaller, the more is known beside the prior.
+            left = seen.precision / np.square(seen.solution.lower.diagonal())
+            moves *= np.sqrt(np.maximum(left, 1.0 - seen.determined / belief.size))
         sums = seen.S, seen.b, seen.square, seen.count
         after = Information(*sums, noise, precision, memory.linear)
         new = memory._replace(seen=after, factor=factor, step=step, reach=reach)
         return new, max(change, float(moves.max()))
 
-    def _step(
-        self, memory: Round, own: Array, shared: NDArray[np.bool_]
-    ) -> tuple[tuple[float, float], float, float]:
+    def _step(self, seen: Information, own: Array) -> tuple[tuple[float, float], float, float]:
         """A step of the logarithms of noise and width, and how many rows tell of each."""
-        seen = memory.seen
+        k, mean = len(own), seen.solution.mean
         free = max(seen.free, TINY)
-        used = max(float(shared.sum()) - seen.variance_sum(own), TINY)
-        signal = float(np.sum(np.diagonal(seen.S)[shared] / own[shared])) / seen.count
+        used = max(k - seen.variance_sum(own), TINY)
+        signal = float((seen.S.diagonal()[:k] / own).sum()) / seen.count
         share = signal / (signal + seen.noise)
         noise = seen.residual / seen.noise + share
-        width = float(own @ np.square(seen.solution.mean)) + 1.0 - share
-        learns = self.learns_noise, bool(shared.any())
+        width = float(own @ np.square(mean[:k])) + 1.0 - share
+        learns = self.learns_noise, k > 0
         step = (
             math.log(max(noise, TINY) / free) if learns[0] else 0.0,
             math.log(max(width, TINY) / used) if learns[1] else 0.0,
         )
         if max(map(abs, step)) >= NEAR:
             return step, free, used
-        a, b, c = _curvature(seen, shared)
+        a, b, c = _curvature(seen, k)
         a, c = a + DAMPING * free, c + DAMPING * used
         noise, width, volume = noise - free, width - used, a * c - b * b
         if all(learns):
@@ -385,16 +382,16 @@ class ExactBatch(DrawnRows[Round]):
         return step, free, used
 
 
-def _curvature(seen: Information, shared: NDArray[np.bool_]) -> tuple[float, float, float]:
+def _curvature(seen: Information, k: int) -> tuple[float, float, float]:
     """Minus twice that of the log-evidence in the logarithms of noise and width: (a b; b c).
 
-    The mean of the observed and the expected one, in which the traces of large matrices cancel
-    ("average information", Gilmour, Thompson and Cullis 1995).
+    Of the width of the first k coefficients. The mean of the observed and the expected one, in
+    which the traces of large matrices cancel ("average information", Gilmour, Thompson and Cullis
+    1995).
     """
     mean = seen.solution.mean
-    both = np.empty((len(mean), 2), order="F")
-    both[:, 1] = seen.precision * mean
-    both[:, 0] = both[:, 1] - seen.linear
-    both[:, 1] *= shared
-    (a, b), (_, c) = both.T @ seen.solution.times(both)
-    return seen.residual / seen.noise - float(a), float(b), float(both[:, 1] @ mean) - float(c)
+    both = np.zeros((len(mean), 2), order="F")
+    pull = seen.precision * mean
+    both[:, 0], both[:k, 1] = pull - seen.linear, pull[:k]
+    (a, b), (_, c) = (both.T @ seen.solution.times(both)).tolist()
+    return seen.residual / seen.noise - a, b, float(pull[:k] @ mean[:k]) - c

@@ -1,4 +1,4 @@
-"""Tails of the normal distribution: of a half line, of an interval, and the ratio of Mills.
+"""Tails of the normal distribution, the ratio of Mills, and the largest of several normal numbers.
 
 A normal cut to the half line x >= 0 is given by u, the mean of the uncut one in units of its
 standard deviation, and all functions of u hold for |u| up to 1e8: mass, mean and variance far in
@@ -24,6 +24,13 @@ _FRACTION_TERMS = 40
 _FAR_TO_SAMPLE = -5.0
 #: In an interval on one side of 0 the density is left out below exp(-DROP) of its edge value.
 _DROP = 40.0
+#: Nodes of the trapezoidal rule, and how far it reaches beyond the margins, in units of the noise:
+#: the error is 1e-13 for margins that are close and 1e-8 for those that are 16 apart.
+_NODES, _REACH = 41, 8.5
+#: Rows per block: _NODES numbers for each of their margins are held.
+_BLOCK_ROWS = 4096
+#: Margins are kept within this, so that no chance is zero: that of the smallest is 1e-295 then.
+_FARTHEST = 26.0
 #: An interval around 0 that is wider than this is taken from its complement, a narrower one by
 #: quadrature.
 _WIDE = 1.0
@@ -161,3 +168,31 @@ def _aside(low: Array, high: Array) -> Slice:
 
 def _density(u: Array) -> Array:
     return np.asarray(np.exp(-0.5 * np.square(u)) / np.sqrt(2.0 * np.pi))
+
+
+def chances_of_largest(margins: Array) -> Array:
+    """P(margin_k + noise_k is the largest), (M, K), for margins (M, K) and standard normal noise.
+
+    P_k = integral of phi(u - m_k) prod_{j != k} Phi(u - m_j) du, all classes on one grid in u.
+
+    Examples
+    --------
+    >>> chances_of_largest(np.array([[0.0, 0.0, -30.0]])).round(12)
+    array([[0.5, 0.5, 0. ]])
+    """
+    blocks = range(0, len(margins), _BLOCK_ROWS)
+    return np.concatenate([_chances(margins[i : i + _BLOCK_ROWS]) for i in blocks] or [margins])
+
+
+def _chances(margins: Array) -> Array:
+    m = np.clip(margins, -_FARTHEST, _FARTHEST)
+    top, low = m.max(axis=1), m.min(axis=1)
+    # An unlikely class is the largest half way up to the most likely one.
+    start, end = 0.5 * (top + low) - _REACH, top + _REACH
+    u = start + np.linspace(0.0, 1.0, _NODES)[:, None] * (end - start)
+    above = u[..., None] - m  # (nodes, M, K)
+    below = log_ndtr(above)
+    height = below.sum(axis=2)[..., None] - below - 0.5 * np.square(above)
+    largest = height.max(axis=0)
+    chance = np.exp(largest) * np.exp(height - largest).sum(axis=0)
+    return np.asarray(chance / chance.sum(axis=1, keepdims=True))
