@@ -130,6 +130,27 @@ def through_squares(
 
 
 @compiled
+def framed(X: NDArray[np.floating], centre: Array, unit: Array, room: Array) -> Array:
+    """(X - centre) unit, in the first columns and rows of `room`: those rows of it."""
+    for m in range(len(X)):
+        row, own = X[m], room[m]
+        for i in range(len(centre)):
+            own[i] = (np.float64(row[i]) - centre[i]) * unit[i]
+    return room[: len(X)]
+
+
+@compiled
+def framed_forth(
+    X: NDArray[np.floating], centre: Array, unit: Array, x: Array, v: Array, omega: Array, V: Array
+) -> None:
+    """`forth` of rows in their frame; where x is longer, a last column of ones."""
+    room = np.ones((_GROUP, len(x)))
+    for start in range(0, len(X), _GROUP):
+        here = slice(start, min(start + _GROUP, len(X)))
+        forth(framed(X[here], centre, unit, room), x, v, omega[here], V[here])
+
+
+@compiled
 def sweep(
     Phi: NDArray[np.floating],
     x: Array,
@@ -143,18 +164,31 @@ def sweep(
     response: Array,
     pull: Array,
     curvature: Array,
+    centre: Array | None = None,
+    unit: Array | None = None,
 ) -> None:
     """The whole of a sandwich: `g` and `response` filled, `pull` and `curvature` added to.
 
     With `squares`, v has one variance per column; without, the one V of every row, and `curvature`,
-    of length one, gets the sum of the responses.
+    of length one, gets the sum of the responses. With a `centre` a few rows of `Phi` at a time are
+    brought to their frame, and get a last column of ones where x is longer than they are.
     """
     rows = len(y)
     group = _GROUP if squares else _LARGE_GROUP
     omega, V = np.empty(group), np.full(group, v[0])
-    behind, before = Phi[:0], slice(0, 0)
+    if centre is None:
+        behind = Phi[:0]
+    else:
+        room, rest = np.ones((group, len(x))), np.ones((group, len(x)))
+        behind = rest[:0]
+    before = slice(0, 0)
     for start in range(0, rows, group):
-        ahead, here = Phi[start : start + group], slice(start, min(start + group, rows))
+        here = slice(start, min(start + group, rows))
+        if centre is None:
+            ahead = Phi[here]
+        else:
+            ahead = framed(Phi[here], centre, unit, room)
+            room, rest = rest, room
         n = len(ahead)
         if n == group and start > 0 and squares:
             through_squares(
