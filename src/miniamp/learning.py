@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Iterable
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -140,6 +140,11 @@ class Learn(PlainEvidence):
         self._others: Tilt | None = None
         self.rows = len(checks.numeric("y", y))
 
+    @cached_property
+    def _spread(self) -> float:
+        """The variance of y."""
+        return float(np.var(checks.numeric("y", self.y)))
+
     def start(self, model: Model) -> tuple[Moments, _Round | None]:
         return Moments(np.zeros(0), np.zeros(0)), None  # a round starts from the model itself
 
@@ -178,9 +183,9 @@ class Learn(PlainEvidence):
         cavity = cache(lambda: rows.cavity(step))
         channel, noise_told = self._channel(model, rows, cavity)
         more, scale_told = self._stretch(model, rows, cavity, stretch)
-        left = VANISHED * posterior.mean_variance
-        impossible = rows.channel.predicts_probabilities and np.mean(step.estimate.var) < left
-        if impossible or not np.isfinite(more):  # without noise
+        bounded = rows.channel.predicts_probabilities
+        vanished = bounded and np.mean(step.estimate.var) < VANISHED * posterior.mean_variance
+        if vanished or not np.isfinite(more):  # without noise
             return step._replace(memory=None, change=np.nan)
         learned = self._rescaled(model, rows, learned, total, scale_told)
         learned = learned.rescaled(float(np.exp(more)), self.fixed)
@@ -196,7 +201,7 @@ class Learn(PlainEvidence):
             change=change,
             health=health,
             carried_by=min(step.carried_by, known),
-            bounded=rows.channel.predicts_probabilities,
+            bounded=bounded,
             # Rounds are cut short on purpose: what must have converged is the solution of the rows.
             solved=not step.ended
             and (
@@ -226,7 +231,7 @@ class Learn(PlainEvidence):
             model.batches + 1,
             model.scale_known + done.told[0],
             model.noise_known + done.told[1],
-            max(model.spread, float(np.var(done.rows.y))),
+            max(model.spread, self._spread),
         )
 
     def remedies(self) -> Iterable[tuple[str, Self]]:
@@ -347,7 +352,7 @@ class Learn(PlainEvidence):
 
     def _bounded(self, model: Model, channel: Channel) -> Channel:
         """The channel with at least the noise that rounding leaves, and at most all of y."""
-        most = max(model.spread, float(np.var(checks.numeric("y", self.y))))
+        most = max(model.spread, self._spread)
         noise = float(np.mean(1.0 / channel.unweighted().fisher()))
         allowed = np.clip(noise, LEAST_NOISE * most, most) if most > 0.0 else noise
         same = allowed == noise or not channel.has_noise

@@ -16,6 +16,7 @@ DESIGNS = {
     "dense, by columns": lambda Phi: designs.Dense(np.asfortranarray(Phi)),
     "dense, every other row": lambda Phi: designs.Dense(np.repeat(Phi, 2, axis=0)[::2]),
     "fused": designs.Fused,
+    "framed": lambda Phi: framed(Phi),
     "sparse": lambda Phi: designs.Sparse(sparse.csr_array(Phi)),
     "sparse, other format": lambda Phi: designs.Sparse(sparse.coo_matrix(Phi)),
     "sparse, long indices": lambda Phi: designs.Sparse(long_indices(Phi)),
@@ -28,6 +29,13 @@ CHANNELS = [
     channels.Logistic(),
     channels.StudentT(),
 ]
+
+
+def framed(Phi):
+    """Rows with other zeros and units, which the design takes away again."""
+    centre, unit = np.arange(COLUMNS) % 3 / 64.0, 2.0 ** (np.arange(COLUMNS) % 5 - 2)
+    X = (Phi / unit + centre).astype(Phi.dtype)
+    return designs.Framed(X, centre, unit, intercept=False)
 
 
 def long_indices(Phi):
@@ -137,7 +145,7 @@ def test_nothing_given_is_changed(make, rng):
         np.testing.assert_array_equal(now, then)
 
 
-@pytest.mark.parametrize("make", [designs.Fused, DESIGNS["sparse"]], ids=["fused", "sparse"])
+@pytest.mark.parametrize("make", [designs.Fused, framed, DESIGNS["sparse"]])
 @pytest.mark.parametrize("channel", [channels.Gaussian(0.1), channels.Logistic()], ids=str)
 @pytest.mark.parametrize("averaged", [False, True], ids=["vector", "scalar"])
 def test_threads_change_nothing(make, channel, averaged, rng, monkeypatch):

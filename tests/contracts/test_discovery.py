@@ -105,6 +105,7 @@ def matrix_law():
 DESIGNS = {
     designs.Dense: lambda Phi: (designs.Dense(Phi), designs.Dense(Phi)),
     designs.Fused: lambda Phi: (designs.Fused(Phi), designs.Dense(Phi)),
+    designs.Framed: lambda Phi: (framed_of(Phi), designs.Dense(Phi)),
     designs.Sparse: lambda Phi: (sparse_of(Phi), designs.Dense(Phi)),
     designs.Averaged: lambda Phi: (designs.Averaged(sparse_of(Phi)), designs.Dense(Phi).averaged()),
     designs.Distributed: lambda Phi: (distributed_of(Phi), designs.Dense(Phi)),
@@ -331,6 +332,11 @@ def test_weights_are_powers_of_the_likelihood(channel, rng):
 
 
 # Designs.
+
+
+def framed_of(Phi):
+    centre, unit = np.arange(SIZE) - 5.0, np.linspace(0.5, 2.0, SIZE)
+    return designs.Framed(Phi / unit + centre, centre, unit, intercept=False)
 
 
 def sparse_of(Phi):

@@ -13,6 +13,7 @@ STOP = Stop(max_iter=60, tol=1e-10)
 DESIGNS = {
     "vector": designs.Fused,
     "scalar": lambda Phi: designs.Averaged(designs.Fused(Phi)),
+    "framed": lambda Phi: designs.Framed(Phi + 1.0, np.ones(N), np.ones(N), intercept=False),
     "sparse": lambda Phi: designs.Sparse(sparse.csr_array(Phi)),
     "sparse, scalar": lambda Phi: designs.Averaged(sparse.csr_array(Phi)),
     "float32": lambda Phi: designs.Fused(Phi.astype(np.float32)),

@@ -3,6 +3,17 @@
 from miniamp.designs.base import Averaged, Design, Sweep, as_design
 from miniamp.designs.dense import Dense, Fused
 from miniamp.designs.distributed import Distributed
+from miniamp.designs.framed import Framed
 from miniamp.designs.sparse import Sparse
 
-__all__ = ["Averaged", "Dense", "Design", "Distributed", "Fused", "Sparse", "Sweep", "as_design"]
+__all__ = [
+    "Averaged",
+    "Dense",
+    "Design",
+    "Distributed",
+    "Framed",
+    "Fused",
+    "Sparse",
+    "Sweep",
+    "as_design",
+]

@@ -183,10 +183,14 @@ class Fused(Swept, Dense):
 
     def __init__(self, Phi: object) -> None:
         super().__init__(Phi)
-        if not _sweepable(self.Phi):
+        self._require_sweepable(self.Phi)
+
+    @staticmethod
+    def _require_sweepable(Phi: NDArray[np.generic]) -> None:
+        if not sweepable(Phi):
             raise checks.refuse(
                 "Phi",
-                f"dtype {self.Phi.dtype} with strides {self.Phi.strides}",
+                f"dtype {Phi.dtype} with strides {Phi.strides}",
                 "a C-contiguous float64 or float32 array",
                 "use designs.Dense, or numpy.ascontiguousarray",
             )
@@ -194,7 +198,7 @@ class Fused(Swept, Dense):
     @classmethod
     def of(cls, Phi: object) -> Design | None:
         array = checks.array_of("Phi", Phi)
-        return cls(array) if array.size >= WORTH_COMPILING and _sweepable(array) else None
+        return cls(array) if array.size >= WORTH_COMPILING and sweepable(array) else None
 
     def sandwich(
         self, x: Array, v: Array, y: Array, channel: Channel, memory: Array | None
@@ -221,12 +225,12 @@ def trusted(rows: Array | sparse.csr_array) -> Design:
     """The design of rows that were made of checked ones."""
     if not isinstance(rows, np.ndarray):
         return as_design(rows)
-    new = object.__new__(Fused if rows.size >= WORTH_COMPILING and _sweepable(rows) else Dense)
+    new = object.__new__(Fused if rows.size >= WORTH_COMPILING and sweepable(rows) else Dense)
     new.Phi, new.shape = rows, (rows.shape[0], rows.shape[1])
     return new
 
 
-def _sweepable(Phi: NDArray[np.generic]) -> bool:
+def sweepable(Phi: NDArray[np.generic]) -> bool:
     """Whether the compiled sweep can read this matrix where it lies."""
     flags = Phi.flags
     return flags.c_contiguous and flags.aligned and Phi.dtype in (np.float64, np.float32)

@@ -48,6 +48,11 @@ class Swept(Design):
     def _rows(self, part: slice) -> KernelRows:
         """Some rows, as the kernels take them."""
 
+    @property
+    def _frame(self) -> tuple[Array, ...]:
+        """Centre and unit of each column, where sweeps bring the rows to their frame."""
+        return ()
+
     def sandwich(
         self, x: Array, v: Array, y: Array, channel: Channel, memory: Array | None
     ) -> Sweep:
@@ -67,7 +72,7 @@ class Swept(Design):
             numbers = kernel.parameters if len(kernel.parameters) == 1 else kernel.parameters[part]
             sweep = partial(
                 self._kernels.sweep, *self._rows(part), *inputs, squares, numbers, kernel.address,
-                *outputs, pull, curvature,
+                *outputs, pull, curvature, *self._frame,
             )  # fmt: skip
             return pull, curvature, sweep
 
@@ -87,7 +92,7 @@ class Swept(Design):
         everything = slice(0, self.shape[0])
         alone = len(threads.shares(self.shape[0], self.nbytes)) == 1
         small = alone or self.nbytes <= ONE_CALL_BYTES
-        return LoopRows(self._rows(everything)) if small else None
+        return LoopRows((*self._rows(everything), *self._frame)) if small else None
 
     def _by_blocks(
         self,
@@ -145,9 +150,10 @@ class Swept(Design):
         mean, var = np.empty(self.shape[0]), np.empty(self.shape[0])
         x, v = flat(x), flat(v)
         self._check(columns=(x, v), rows=())
+        forth = self._kernels.framed_forth if self._frame else self._kernels.forth
 
         def share(part: slice) -> None:
-            self._kernels.forth(*self._rows(part), x, v, mean[part], var[part])
+            forth(*self._rows(part), *self._frame, x, v, mean[part], var[part])
 
         threads.each(share, threads.shares(self.shape[0], self.nbytes))
         return mean, var

@@ -282,7 +282,8 @@ def ready(X: Given, features: int) -> bool:
     """
     if type(X) is not np.ndarray or X.dtype.char not in "fd" or not X.size:
         return False
-    return X.shape[1:] == (features,) and bool(LEAST <= max(X.max(), -X.min()) <= MOST)
+    # As a float: of float32 the limits would overflow, with a warning.
+    return X.shape[1:] == (features,) and LEAST <= float(max(X.max(), -X.min())) <= MOST
 
 
 def ready_targets(y: Given, X: Given) -> bool:

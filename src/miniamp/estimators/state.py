@@ -14,7 +14,6 @@ from scipy.sparse import issparse
 from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.designs import Design
-from miniamp.designs.dense import trusted
 from miniamp.errors import ConflictError
 from miniamp.estimators import candidates, targets
 from miniamp.estimators.candidates import Candidate
@@ -138,19 +137,20 @@ class FitState:
         rows, intercept = rows.normalised(), self.settings.intercept
         if self.frame is None:
             frame = self.settings.first_frame(rows.X)
-            framed = frame.rows(rows.X, intercept=intercept, checked=True)
+            design = frame.design(rows.X, intercept)  # many sweeps, to find the scales
             start = self._started(frame, rows.Y, rows.weights, sparse=issparse(rows.X))
         else:
             # Units follow the rows where the prior is learned.
             follow, known = self.settings.scaling, self.frame
-            frame, framed = known.framing(rows.X, intercept, follow)
+            swept = self.settings.solver == "amp"
+            frame, design = known.framing(rows.X, intercept, follow, swept=swept)
             factor = known.stretch(frame, intercept=intercept)
             start = self.mapped(
                 lambda m: replace(m, posterior=m.posterior.stretched(factor)),
                 frame=frame,
                 waiting=None,
             )
-        return start._learned(trusted(framed), rows, self.tally.seeing(rows.X))
+        return start._learned(design, rows, self.tally.seeing(rows.X))
 
     def mapped(self, change: Callable[[Model], Model], **parts: object) -> FitState:
         """The state whose models are changed, those of other candidates too, and these parts."""
@@ -294,8 +294,8 @@ class FitState:
 
     def predictions(self, X: Matrix) -> list[RowPrediction]:
         """Predictions for new rows, one per target."""
-        framed = self.units.rows(X, intercept=self.settings.intercept, checked=True)
-        return targets.predictions(self.models, trusted(framed), self.target_units)
+        design = self.units.design(X, self.settings.intercept, swept=self.settings.solver == "amp")
+        return targets.predictions(self.models, design, self.target_units)
 
     @property
     def rows_seen(self) -> int:

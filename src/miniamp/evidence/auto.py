@@ -191,6 +191,9 @@ class AutoBatch(DrawnRows[Chosen]):
     def cavity(self, step: AutoStep) -> tuple[Array, Array]:
         return self._chosen(step.memory.choice).cavity(_inner(step))
 
+    def _fitted(self, step: AutoStep) -> Array:
+        return self._chosen(step.memory.choice)._fitted(_inner(step))
+
     def diagnosis(self) -> str:
         return self.design.diagnosis() if self.solver == "amp" else ""
 

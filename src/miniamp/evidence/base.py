@@ -168,8 +168,22 @@ class DrawnRows(Generic[MemoryT]):
         What learning the noise needs. From the posterior of z backwards: the omega for which
         omega + V g(omega) is the mean of z.
         """
-        z, V = self.design.forecast(step.estimate.mean, step.estimate.var)
+        z, V = self._predicted(step.estimate)
         return self._backwards(z, V), V
+
+    def _predicted(self, estimate: Moments) -> tuple[Array, Array]:
+        """Mean and variance of each row . x, (M,) each; the latest are kept: several ask for them.
+
+        `log_evidence`, `cavity` and `adapted` do, each of which would read all rows again.
+        """
+        known = self.__dict__.get("_latest")
+        if known is None or known[0] is not estimate or known[1] is not self.design:
+            known = self._latest = estimate, self.design, *self.design.forecast(*estimate)
+        return known[2:]
+
+    def _fitted(self, step: Step[Tilt, Moments, MemoryT]) -> Array:
+        """The mean of each row . x, (M,)."""
+        return self.design.times(step.estimate.mean)
 
     def _backwards(self, z: Array, V: Array) -> Array:
         """The omega for which z is the posterior mean of N(omega, V) seen through the channel."""
@@ -192,7 +206,7 @@ class DrawnRows(Generic[MemoryT]):
             plain = plain.weighted(np.full(self.rows, 1.0 / self.noisier))
         # A row alone may show that a sparse coefficient is not zero. It is then off by much without
         # itself, and explained with it.
-        fitted, none = self.design.times(step.estimate.mean), np.zeros(self.rows)
+        fitted, none = self._fitted(step), np.zeros(self.rows)
         unexplained = {row.row for row in outlying(plain, self.y, fitted, none, self.heavy)[0]}
         judged = (plain, self.y, *self.cavity(step), self.heavy) if unexplained else None
         away, apart = outlying(*judged) if judged else ([], True)

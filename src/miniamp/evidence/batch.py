@@ -213,7 +213,7 @@ class Batch(DrawnRows[Past | None]):
         + sum_mu [log Z_z(y, omega, V) + V g^2/2], with omega = Phi x - V g and V = Phi^2 v: one
         more product with the rows.
         """
-        z, V = self.design.forecast(*step.estimate)
+        z, V = self._predicted(step.estimate)
         past = step.memory
         if past is not None and past.sweep.memory.shape == z.shape:
             omega = z - V * past.sweep.memory
@@ -222,6 +222,9 @@ class Batch(DrawnRows[Past | None]):
         moved = np.square(z - omega) / np.where(V > 0.0, V, 1.0)
         rows = self.channel.log_partition(self.y, omega, V) + 0.5 * moved
         return tilt_evidence(belief, step) + float(np.sum(rows)) + self._repeated()
+
+    def _fitted(self, step: AmpStep) -> Array:
+        return self._predicted(step.estimate)[0]
 
     def _blind(self, mean_square: float, estimate: Moments) -> bool:
         """Whether the rows do not show the sign of z, of which nothing is known either."""

@@ -11,8 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
+from miniamp.designs import Design, Framed
 from miniamp.designs.base import row_blocks
-from miniamp.designs.dense import checked_matrix
+from miniamp.designs.dense import WORTH_COMPILING, checked_matrix, sweepable, trusted
+from miniamp.designs.framed import framed
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,35 +113,44 @@ class Frame:
             return self._following_sparse(scipy.sparse.csr_array(Phi))
         return self.framing(checked_matrix(Phi), intercept=False)[0]
 
-    def framing(self, Phi: Given, intercept: bool, follow: bool = True) -> tuple[Frame, Any]:
-        """The frame after checked rows, `following` or `seeing`, and the `rows` in it, at once."""
+    def framing(
+        self, Phi: Given, intercept: bool, follow: bool = True, *, swept: bool = False
+    ) -> tuple[Frame, Design]:
+        """The frame after checked rows, `following` or `seeing`, and the `design` of them."""
         if scipy.sparse.issparse(Phi) or not follow:
             frame = self.following(Phi) if follow else self.seeing(Phi)
-            return frame, frame.rows(Phi, intercept=intercept, checked=True)
-        first = self.seeing(Phi)
-        framed, power = first._centred(Phi, intercept, True)
-        counted = self.counted + len(framed)
+            return frame, frame.design(Phi, intercept, swept=swept)
+        X, first = cast(Array, Phi), self.seeing(Phi)
+        power, blocks = np.zeros(X.shape[1]), row_blocks(*X.shape)
+        room = np.empty((blocks[0].stop, X.shape[1]))
+        for block in blocks:
+            own = np.subtract(X[block], first.centre, out=room[: block.stop - block.start])
+            power += np.einsum("ij,ij->j", own, own)
+        counted = self.counted + len(X)
         scale = np.sqrt((self.counted * np.square(self.scale) + power) / counted)
         scale = np.where((scale > 0.0) & (first.scale > 0.0), scale, first.scale)
         frame = Frame(first.centre, scale, first.started, counted)
-        return frame, frame._in_units(framed)
+        return frame, frame.design(X, intercept, swept=swept, power=power)
 
-    def _centred(self, Phi: Given, intercept: bool, checked: bool) -> tuple[Array, Array]:
-        """Dense rows less the centres, with the intercept's ones, and the power of each feature."""
-        part = cast(Array, Phi) if checked else checked_matrix(Phi)
-        (rows, size), power = part.shape, np.zeros(part.shape[1])
-        framed = np.empty((rows, size + intercept))
-        for block in row_blocks(rows, size):  # in the cache: a third of the time
-            own = np.subtract(part[block], self.centre, out=framed[block, :size])
-            power += np.einsum("ij,ij->j", own, own)
-        framed[:, size:] = 1.0
-        return framed, power
+    def design(
+        self, Phi: Given, intercept: bool, *, swept: bool = False, power: Array | None = None
+    ) -> Design:
+        """The design of checked rows in this frame.
 
-    def _in_units(self, framed: Array) -> Array:
-        """Centred rows in the units of this frame, in their place."""
-        unit = np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0.0)
-        framed[:, : len(unit)] *= unit
-        return framed
+        Of rows that will be `swept` a few times, for predictions or by AMP, no copy is made where
+        that pays. `power` has the sums of squares of their centred columns.
+        """
+        if swept and isinstance(Phi, np.ndarray) and sweepable(Phi):
+            rows, columns = Phi.shape
+            if rows * columns >= WORTH_COMPILING and rows >= TALL * columns:
+                unit = self._unit
+                return Framed(Phi, self.centre, unit, intercept=intercept, power=power)
+        return trusted(self.rows(Phi, intercept=intercept, checked=True))
+
+    @property
+    def _unit(self) -> Array:
+        """One over the scale of each feature, 0 of those that have not varied."""
+        return np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0.0)
 
     def _following_sparse(self, Phi: scipy.sparse.csr_array) -> Frame:
         """Only features with an entry are looked at: most of a million have none."""
@@ -178,7 +189,8 @@ class Frame:
         self._check(Phi)
         if scipy.sparse.issparse(Phi):
             return self._sparse_rows(scipy.sparse.csr_array(Phi), intercept)
-        return self._in_units(self._centred(Phi, intercept, checked)[0])
+        X = cast(Array, Phi) if checked else checked_matrix(Phi)
+        return framed(X, self.centre, self._unit, X.shape[1] + intercept)
 
     def _sparse_rows(self, Phi: scipy.sparse.csr_array, intercept: bool) -> scipy.sparse.csr_array:
         """The stored entries in their units, and a one at the end of each row.
@@ -214,3 +226,5 @@ class Frame:
 
 #: A standard deviation this small against the mean is that of rounding.
 CONSTANT = 1e-12
+#: A batch of so many rows for each feature is solved in a few sweeps.
+TALL = 2.0

@@ -92,9 +92,11 @@ def sweep(rows: KernelRows, *rest: object) -> None:
 
 
 def _sweep_of(rows: KernelRows, *rest: object) -> Callable[..., None]:  # noqa: ARG001
-    """The dense sweep for one array, the sparse one for entries, columns and row pointers."""
+    """The dense sweep for one matrix, with its frame or without; the sparse one for vectors."""
     if len(rows) == 1:
         return lambda rows, *rest: dense_kernels.sweep(rows[0], *rest)
+    if rows[0].ndim == 2:
+        return lambda rows, *rest: dense_kernels.sweep(rows[0], *rest, rows[1], rows[2])
     return lambda rows, *rest: sparse_kernels.sweep(rows[0], rows[1], rows[2], *rest)
 
 
