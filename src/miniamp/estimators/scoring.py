@@ -207,6 +207,14 @@ def score_reweighted(Y: Array, predicted: list[RowPrediction]) -> Entry:
     return entry
 
 
+def log_density(y: Array, predicted: RowPrediction) -> Array:
+    """Log-density of each y."""
+    channel, omega, V, df = predicted
+    mean, var = channel.predict(omega, V)
+    ratio = np.square(y - mean) / np.maximum(var, np.finfo(np.float64).tiny)
+    return channel.log_partition(y, omega, V) + _heavier(ratio, df)
+
+
 def _heavier(ratio: Array, df: Array) -> Array:
     """Log-density of a Student t over that of a Gaussian, at squared residuals over variances."""
     if df.min() >= MOST_DF:

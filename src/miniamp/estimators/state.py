@@ -16,7 +16,7 @@ from miniamp.arrays import Array
 from miniamp.designs import Design
 from miniamp.designs.dense import trusted
 from miniamp.errors import ConflictError
-from miniamp.estimators import candidates, targets
+from miniamp.estimators import candidates, outliers, targets
 from miniamp.estimators.candidates import Candidate
 from miniamp.estimators.health import findings
 from miniamp.estimators.history import Entry, History, Typical, learned_entry, prior_of
@@ -29,6 +29,7 @@ from miniamp.learning import Model
 
 #: Rows do not wait for others where older ones would fade below this meanwhile.
 STILL_FRESH = 0.9
+LOG = []
 
 
 class Trial(NamedTuple):
@@ -135,7 +136,46 @@ class FitState:
 
     def _after(self, rows: Rows) -> FitState:
         """The state that has learned from these rows."""
-        rows, intercept = rows.normalised(), self.settings.intercept
+        rows = rows.normalised()
+        tally = self.tally.seeing(rows.X)
+        frame = self.frame or self.settings.first_frame(rows.X)
+        found = outliers.suspects(rows.X, self.tally, tally, frame)
+        if found is not None:
+            rows = self._repaired(rows, found)
+            tally = self.tally.seeing(rows.X)
+        start, framed = self._framed(rows)
+        return start._learned(trusted(framed), rows, tally)
+
+    def _repaired(self, rows, found):
+        odd = np.unique(found.rows)
+        rest = np.setdiff1d(np.arange(len(rows)), odd)
+        if not len(rest) and self.frame is None:
+            return rows
+        models, start = self.models, self
+        if len(rest):
+            clean = replace(rows.at(rest), calls=rows.calls)
+            start, framed = self._framed(clean)
+            Y = start._standardised(clean.Y)
+            settings = replace(self.settings, on_conflict="adapt")
+            models, _ = targets.absorbed(start.models, settings, trusted(framed), Y, clean)
+        moved = rows.X.copy()
+        moved[found.rows, found.features] = found.used
+        Y = rows.Y[odd]
+
+        def density(X):
+            framed = start.units.rows(X, intercept=self.settings.intercept, checked=True)
+            return outliers.log_densities(Y, targets.predictions(models, trusted(framed), start.target_units))
+
+        gain = density(moved[odd]) - density(rows.X[odd])
+        moving = odd[gain > outliers.MARGIN]
+        for i, g in zip(odd, gain):
+            LOG.append((self.rows, int(i), [(int(j), float(rows.X[i, j]), float(u), float(d)) for r, j, u, d in zip(*found) if r == i], float(g)))
+        keep = np.setdiff1d(odd, moving)
+        moved[keep] = rows.X[keep]
+        return replace(rows, X=moved)
+
+    def _framed(self, rows):
+        intercept = self.settings.intercept
         if self.frame is None:
             frame = self.settings.first_frame(rows.X)
             framed = frame.rows(rows.X, intercept=intercept, checked=True)
@@ -150,7 +190,7 @@ class FitState:
                 frame=frame,
                 waiting=None,
             )
-        return start._learned(trusted(framed), rows, self.tally.seeing(rows.X))
+        return start, framed
 
     def mapped(self, change: Callable[[Model], Model], **parts: object) -> FitState:
         """The state whose models are changed, those of other candidates too, and these parts."""
