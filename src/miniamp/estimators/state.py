@@ -19,17 +19,18 @@ from miniamp.errors import ConflictError
 from miniamp.estimators import candidates, outliers, targets
 from miniamp.estimators.candidates import Candidate
 from miniamp.estimators.health import findings
-from miniamp.estimators.history import Entry, History, Typical, learned_entry, prior_of
+from miniamp.estimators.history import Entry, History, Typical, learned_entry
 from miniamp.estimators.rows import GROUP, MOST_WAITING, Matrix, Rows, require_shape
 from miniamp.estimators.saving import State
 from miniamp.estimators.scoring import RowPrediction, Tally, scored_rows
 from miniamp.estimators.settings import ModelSettings
+from miniamp.estimators.targets import Coefficients
 from miniamp.evidence import Frame
+from miniamp.info import Adaptation
 from miniamp.learning import Model
 
 #: Rows do not wait for others where older ones would fade below this meanwhile.
 STILL_FRESH = 0.9
-LOG = []
 
 
 class Trial(NamedTuple):
@@ -40,15 +41,6 @@ class Trial(NamedTuple):
     typical: Typical | None
     scores: Entry
     predicted: list[RowPrediction]  #: [] of a first batch
-
-
-class Coefficients(NamedTuple):
-    """Coefficients of K targets in the user's units."""
-
-    mean: Array  #: (K, N)
-    std: Array  #: (K, N)
-    intercept: Array  #: (K,)
-    inclusion: Array  #: (K, N) probabilities that they are not zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,43 +130,16 @@ class FitState:
         """The state that has learned from these rows."""
         rows = rows.normalised()
         tally = self.tally.seeing(rows.X)
-        frame = self.frame or self.settings.first_frame(rows.X)
-        found = outliers.suspects(rows.X, self.tally, tally, frame)
+        found = outliers.suspects(rows.X, self.tally, tally)
         if found is not None:
-            rows = self._repaired(rows, found)
-            tally = self.tally.seeing(rows.X)
-        start, framed = self._framed(rows)
-        return start._learned(trusted(framed), rows, tally)
+            known = None if self.frame is None else self._but(tally=Tally()).predictions
+            rows = outliers.repaired(rows, found, self._judge, known, self.settings.on_conflict)
+            tally = outliers.seeing(self.tally, rows)
+        start, design = self._framed(rows)
+        return start._learned(design, rows, tally)
 
-    def _repaired(self, rows, found):
-        odd = np.unique(found.rows)
-        rest = np.setdiff1d(np.arange(len(rows)), odd)
-        if not len(rest) and self.frame is None:
-            return rows
-        models, start = self.models, self
-        if len(rest):
-            clean = replace(rows.at(rest), calls=rows.calls)
-            start, framed = self._framed(clean)
-            Y = start._standardised(clean.Y)
-            settings = replace(self.settings, on_conflict="adapt")
-            models, _ = targets.absorbed(start.models, settings, trusted(framed), Y, clean)
-        moved = rows.X.copy()
-        moved[found.rows, found.features] = found.used
-        Y = rows.Y[odd]
-
-        def density(X):
-            framed = start.units.rows(X, intercept=self.settings.intercept, checked=True)
-            return outliers.log_densities(Y, targets.predictions(models, trusted(framed), start.target_units))
-
-        gain = density(moved[odd]) - density(rows.X[odd])
-        moving = odd[gain > outliers.MARGIN]
-        for i, g in zip(odd, gain):
-            LOG.append((self.rows, int(i), [(int(j), float(rows.X[i, j]), float(u), float(d)) for r, j, u, d in zip(*found) if r == i], float(g)))
-        keep = np.setdiff1d(odd, moving)
-        moved[keep] = rows.X[keep]
-        return replace(rows, X=moved)
-
-    def _framed(self, rows):
+    def _framed(self, rows: Rows) -> tuple[FitState, Design]:
+        """The state before these rows, in units that suit them, and the rows in these units."""
         intercept = self.settings.intercept
         if self.frame is None:
             frame = self.settings.first_frame(rows.X)
@@ -190,7 +155,14 @@ class FitState:
                 frame=frame,
                 waiting=None,
             )
-        return start, framed
+        return start, trusted(framed)
+
+    def _judge(self, others: Rows) -> Callable[[Array], list[RowPrediction]]:
+        """Predictions by a model that has learned from these rows too."""
+        start, design = self._framed(others)
+        Y, settings = start._standardised(others.Y), replace(self.settings, on_conflict="adapt")
+        models, _ = targets.absorbed(start.models, settings, design, Y, others)
+        return start._but(models=tuple(models), tally=Tally()).predictions
 
     def mapped(self, change: Callable[[Model], Model], **parts: object) -> FitState:
         """The state whose models are changed, those of other candidates too, and these parts."""
@@ -286,6 +258,9 @@ class FitState:
         Y, count = self._standardised(rows.Y), rows.count
         weight = len(rows) if rows.weights is None else float(np.sum(rows.weights))
         learned, infos = targets.absorbed(self.models, self.settings, design, Y, rows)
+        if rows.repaired and self.settings.on_conflict != "skip":
+            read = (Adaptation("entry", 0.0, entry) for entry in rows.repaired)
+            infos[0] = replace(infos[0], adapted=(*infos[0].adapted, *read))
         entry: Entry = {
             "batch": self.history[-1]["batch"] + 1 if self.history else 0,
             "rows": count,
@@ -334,6 +309,7 @@ class FitState:
 
     def predictions(self, X: Matrix) -> list[RowPrediction]:
         """Predictions for new rows, one per target."""
+        X = outliers.readable(X, self.tally)
         framed = self.units.rows(X, intercept=self.settings.intercept, checked=True)
         return targets.predictions(self.models, trusted(framed), self.target_units)
 
@@ -353,19 +329,7 @@ class FitState:
     @cached_property
     def coefficients(self) -> Coefficients:
         """Means, standard deviations and inclusion probabilities in the user's units."""
-        scale, N = self.units.scale, self.features
-        centres, units = np.array(self.target_units).T
-        per_unit = np.divide(1.0, scale, out=np.zeros(N), where=scale > 0.0)
-        unit = units[:, None] * per_unit
-        mean = np.stack([m.mean for m in self.models])
-        std = np.sqrt(np.stack([m.var for m in self.models]))
-        own = mean[:, :N] * unit
-        intercept = centres + units * mean[:, N:].sum(axis=1) - own @ self.units.centre
-        included = []
-        for model in self.models:
-            A, B = np.broadcast_arrays(model.posterior.total.A, model.posterior.total.B)
-            included.append(prior_of(model).inclusion_probability(A[:N], B[:N]))
-        return Coefficients(own, std[:, :N] * unit, intercept, np.stack(included))
+        return targets.coefficients(self.models, self.units, self.target_units)
 
     # Files.
 
