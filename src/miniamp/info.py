@@ -55,6 +55,36 @@ class Outlier(NamedTuple):
     expected: float  #: the prediction without this row
     deviations: float  #: how many standard deviations lie between the two
 
+    def __str__(self) -> str:
+        return (
+            f"row {self.row}: y={self.received:.4g} is {self.deviations:.3g} standard deviations "
+            f"off ({self.expected:.4g} expected)"
+        )
+
+    def in_units(self, centre: float, scale: float) -> Outlier:
+        """The same for targets of this zero and unit."""
+        y, expected = (centre + scale * v for v in (self.received, self.expected))
+        return self._replace(received=y, expected=expected)
+
+
+class OddEntry(NamedTuple):
+    """An entry of X far from all others of its feature, which its target speaks against."""
+
+    row: int  #: index within the batch, from 0
+    feature: int
+    received: float
+    used: float  #: the mean of the feature
+    low: float  #: smallest and largest of all others
+    high: float
+
+    def __str__(self) -> str:
+        others = f"all others are between {self.low:.4g} and {self.high:.4g}"
+        return f"row {self.row}: x{self.feature}={self.received:.4g}, where {others}"
+
+    def in_units(self, centre: float, scale: float) -> OddEntry:
+        """The same: those units are not of features."""
+        return self
+
 
 class Adaptation(NamedTuple):
     """What was done so that a batch in conflict could be absorbed: an entry of `Info.adapted`.
@@ -63,29 +93,33 @@ class Adaptation(NamedTuple):
     --------
     >>> print(Adaptation("row", 0.002, Outlier(17, 50.0, 2.0, 48.0)))
     row 17: y=50 is 48 standard deviations off (2 expected); counted 0.002 times
+    >>> print(Adaptation("entry", 0.0, OddEntry(17, 3, 9999.0, 41.5, 18.0, 80.0)))
+    row 17: x3=9999, where all others are between 18 and 80; read as 41.5
     >>> print(Adaptation("noise", 31.0))
     the batch contradicts the past; absorbed with 31 times the noise
     """
 
-    kind: str  #: "row", "noise", "forgotten" or "skipped"
+    kind: str  #: "row", "entry", "noise", "forgotten" or "skipped"
     factor: float  #: weight of the row, factor of the noise, share of the past that was kept
-    outlier: Outlier | None = None  #: which row, where it is about one
+    outlier: Outlier | OddEntry | None = None  #: which row or entry, where it is about one
 
     def __str__(self) -> str:
-        if self.outlier is not None:
-            row = self.outlier
-            return (
-                f"row {row.row}: y={row.received:.4g} is {row.deviations:.3g} standard deviations "
-                f"off ({row.expected:.4g} expected); counted {self.factor:.2g} times"
-            )
         return {
+            "row": f"{self.outlier}; counted {self.factor:.2g} times",
+            "entry": f"{self.outlier}; read as {getattr(self.outlier, 'used', np.nan):.4g}",
             "noise": f"the batch contradicts the past; absorbed with {self.factor:.3g} times the "
             "noise",
             "forgotten": f"the stream has changed; {self.factor:.3g} of the past was kept",
-            "skipped": f"squared residuals {self.factor:.3g} times as large as expected; skipped"
-            if np.isfinite(self.factor)
-            else "no solution was found for these rows; skipped",
+            "skipped": f"{self._why}; skipped",
         }[self.kind]
+
+    @property
+    def _why(self) -> str:
+        if self.outlier is not None:
+            return str(self.outlier)
+        if np.isfinite(self.factor):
+            return f"squared residuals {self.factor:.3g} times as large as expected"
+        return "no solution was found for these rows"
 
 
 @dataclass(frozen=True, slots=True)

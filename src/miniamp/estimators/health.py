@@ -194,14 +194,17 @@ def _conflicts(history: History) -> Iterator[Finding]:
     found = history[-1].get("conflicts")
     if found and not _forgotten(history[-1]):
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        given = not history[-1].get("noise_learned", True)
+        entry = "used" in found[0]  # one of X, whatever the noise and the past are
+        noisy = ". The noise may be larger than the one given: try {noise=learn}"
+        given = noisy if not history[-1].get("noise_learned", True) else ""
+        changed = "" if entry else given + ". If the stream has changed, use {forget=auto}"
+        skips = found[0]["kind"] == "skipped"
         yield Finding(
             "conflict",
-            f"A batch contradicts what was learned before: {found[0]['message']}{more}.",
-            "Check these rows. "
-            + ("The noise may be larger than the one given: try {noise=learn}. " if given else "")
-            + "If the stream has changed, use {forget=auto}"
-            + ("." if found[0]["kind"] == "skipped" else "; {on_conflict=skip} leaves it out."),
+            f"{'An entry of X' if entry else 'A batch'} contradicts what was learned before: "
+            f"{found[0]['message']}{more}.",
+            f"Check these rows{changed}"
+            + ("." if skips else "; {on_conflict=skip} leaves it out."),
         )
 
 

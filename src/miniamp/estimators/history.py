@@ -34,13 +34,17 @@ NEVER = 1.0 - 1e-9
 class Conflict(TypedDict, total=False):
     """What was done about a batch, or a row of it, that contradicts what was learned before."""
 
-    kind: str  #: "row", "noise", "forgotten" or "skipped"
+    kind: str  #: "row", "entry", "noise", "forgotten" or "skipped"
     factor: float  #: weight of the row, factor of the noise, share of the past that was kept
     message: str
     row: int  #: within the batch, from 0
     received: float
     expected: float
     deviations: float
+    feature: int  #: of an entry of X that is far from all others, which are between these two
+    low: float
+    high: float
+    used: float  #: what the entry was read as
 
 
 class Entry(TypedDict, total=False):
@@ -323,8 +327,7 @@ def conflict_entry(done: Adaptation, centre: float, scale: float) -> Conflict:
     found: Conflict = {"kind": done.kind, "factor": done.factor, "message": str(done)}
     if done.outlier is None:
         return found
-    y, expected = (centre + scale * v for v in (done.outlier.received, done.outlier.expected))
-    outlier = done.outlier._replace(received=y, expected=expected)
+    outlier = done.outlier.in_units(centre, scale)
     message = str(done._replace(outlier=outlier))
     return cast(Conflict, {**found, "message": message, **outlier._asdict()})
 

@@ -263,7 +263,8 @@ def with_features(state: FitState, features: int) -> FitState:
     state = state.mapped(lambda m: replace(m, posterior=_wider(m.posterior, end, more)))
     old, none = state.tally, np.zeros(more)
     low, high, total = (np.append(part, none) for part in (old.low, old.high, old.total))
-    tally = replace(old, low=low, high=high, total=total)
+    replaced = np.append(old.replaced, none) if len(old.replaced) else old.replaced
+    tally = replace(old, low=low, high=high, total=total, replaced=replaced)
     return replace(_padded(state, more), features=features, frame=frame, tally=tally)
 
 

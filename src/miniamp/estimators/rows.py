@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.errors import InvalidTypeError
+from miniamp.info import OddEntry
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -67,6 +68,7 @@ class Rows:
     calls: int = 1  #: number of batches that they came in
     left_out: int = 0  #: number of rows that these stand for besides themselves (`thinned`)
     changes: int = 0  #: how often the label changed from one row to the next
+    repaired: tuple[OddEntry, ...] = ()  #: entries of X that were replaced
 
     def __len__(self) -> int:
         return len(self.Y)

@@ -152,7 +152,7 @@ def _score_target(y: Array, predicted: RowPrediction) -> Entry:
         usual = one.log_partition(z, z, v) - average
         surprises, spread = fall / usual, float(variance[0] / usual[0] ** 2)
     inside = ratio <= np.square(predicted.quantile(0.5 + LEVEL / 2.0))
-    each = np.array([density + _heavier(ratio, df), square, var, surprises, inside, square**2])
+    each = np.array([density + heavier(ratio, df), square, var, surprises, inside, square**2])
     score, error, expected, surprise, coverage, fourth = (each.sum(axis=1) / len(y)).tolist()
     return {
         "task": "regression",
@@ -206,7 +206,7 @@ def score_reweighted(Y: Array, predicted: list[RowPrediction]) -> Entry:
     return entry
 
 
-def _heavier(ratio: Array, df: Array) -> Array:
+def heavier(ratio: Array, df: Array) -> Array:
     """Log-density of a Student t over that of a Gaussian, at squared residuals over variances."""
     if df.min() >= MOST_DF:
         return np.zeros_like(ratio)
@@ -269,6 +269,8 @@ class Tally:
     #: Sum of each feature, (N,), and the number of rows.
     total: Array = field(default_factory=lambda: np.zeros(0))
     rows: int = 0
+    #: (N,) how many entries of each feature were read as its mean (`outliers`); empty without any.
+    replaced: Array = field(default_factory=lambda: np.zeros(0))
     #: (3,) number, sum and sum of squares of the targets that were predicted, in standardised
     #: units.
     targets: Array = field(default_factory=lambda: np.zeros(3))
@@ -283,14 +285,10 @@ class Tally:
     def require_features(self, size: int) -> None:
         """Refuse sums that are not of the shapes that so many features give."""
         n, c = (size if len(self.low) else 0), len(self.confusion)
-        shapes = {
-            "low": (n,),
-            "high": (n,),
-            "total": (n,),
-            "confusion": (c, c),
-            "odds": (c, 2, ODDS_BINS),
-        }
-        for name, shape in (shapes | {"targets": (3,), "residuals": (VALUE_BINS, 3)}).items():
+        shapes = {"confusion": (c, c), "odds": (c, 2, ODDS_BINS), "residuals": (VALUE_BINS, 3)}
+        shapes |= {"low": (n,), "high": (n,), "total": (n,), "targets": (3,)}
+        shapes |= {"replaced": (n if len(self.replaced) else 0,)}
+        for name, shape in shapes.items():
             require_shape(name, getattr(self, name), *shape)
 
     def seeing(self, X: Matrix) -> Tally:

@@ -15,15 +15,17 @@ from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.designs import Design
 from miniamp.errors import ConflictError
-from miniamp.estimators import candidates, targets
+from miniamp.estimators import candidates, outliers, targets
 from miniamp.estimators.candidates import Candidate
 from miniamp.estimators.health import findings
-from miniamp.estimators.history import Entry, History, Typical, learned_entry, prior_of
+from miniamp.estimators.history import Entry, History, Typical, learned_entry
 from miniamp.estimators.rows import GROUP, MOST_WAITING, Matrix, Rows, require_shape
 from miniamp.estimators.saving import State
 from miniamp.estimators.scoring import RowPrediction, Tally, scored_rows
 from miniamp.estimators.settings import ModelSettings
+from miniamp.estimators.targets import Coefficients
 from miniamp.evidence import Frame
+from miniamp.info import Adaptation
 from miniamp.learning import Model
 
 #: Rows do not wait for others where older ones would fade below this meanwhile.
@@ -38,15 +40,6 @@ class Trial(NamedTuple):
     typical: Typical | None
     scores: Entry
     predicted: list[RowPrediction]  #: [] of a first batch
-
-
-class Coefficients(NamedTuple):
-    """Coefficients of K targets in the user's units."""
-
-    mean: Array  #: (K, N)
-    std: Array  #: (K, N)
-    intercept: Array  #: (K,)
-    inclusion: Array  #: (K, N) probabilities that they are not zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +127,19 @@ class FitState:
 
     def _after(self, rows: Rows) -> FitState:
         """The state that has learned from these rows."""
-        rows, intercept = rows.normalised(), self.settings.intercept
+        rows = rows.normalised()
+        tally = self.tally.seeing(rows.X)
+        found = outliers.suspects(rows.X, self.tally, tally)
+        if found is not None:
+            known = None if self.frame is None else self._but(tally=Tally()).predictions
+            rows = outliers.repaired(rows, found, self._judge, known, self.settings.on_conflict)
+            tally = outliers.seeing(self.tally, rows)
+        start, design = self._framed(rows)
+        return start._learned(design, rows, tally)
+
+    def _framed(self, rows: Rows) -> tuple[FitState, Design]:
+        """The state before these rows, in units that suit them, and the rows in these units."""
+        intercept = self.settings.intercept
         if self.frame is None:
             frame = self.settings.first_frame(rows.X)
             design = frame.design(rows.X, intercept)  # many sweeps, to find the scales
@@ -150,7 +155,14 @@ class FitState:
                 frame=frame,
                 waiting=None,
             )
-        return start._learned(design, rows, self.tally.seeing(rows.X))
+        return start, design
+
+    def _judge(self, others: Rows) -> Callable[[Array], list[RowPrediction]]:
+        """Predictions by a model that has learned from these rows too."""
+        start, design = self._framed(others)
+        Y, settings = start._standardised(others.Y), replace(self.settings, on_conflict="adapt")
+        models, _ = targets.absorbed(start.models, settings, design, Y, others)
+        return start._but(models=tuple(models), tally=Tally()).predictions
 
     def mapped(self, change: Callable[[Model], Model], **parts: object) -> FitState:
         """The state whose models are changed, those of other candidates too, and these parts."""
@@ -246,6 +258,9 @@ class FitState:
         Y, count = self._standardised(rows.Y), rows.count
         weight = len(rows) if rows.weights is None else float(np.sum(rows.weights))
         learned, infos = targets.absorbed(self.models, self.settings, design, Y, rows)
+        if rows.repaired and self.settings.on_conflict != "skip":
+            read = (Adaptation("entry", 0.0, entry) for entry in rows.repaired)
+            infos[0] = replace(infos[0], adapted=(*infos[0].adapted, *read))
         entry: Entry = {
             "batch": self.history[-1]["batch"] + 1 if self.history else 0,
             "rows": count,
@@ -294,7 +309,8 @@ class FitState:
 
     def predictions(self, X: Matrix) -> list[RowPrediction]:
         """Predictions for new rows, one per target."""
-        design = self.units.design(X, self.settings.intercept, swept=self.settings.solver == "amp")
+        X, swept = outliers.readable(X, self.tally), self.settings.solver == "amp"
+        design = self.units.design(X, self.settings.intercept, swept=swept)
         return targets.predictions(self.models, design, self.target_units)
 
     @property
@@ -313,19 +329,7 @@ class FitState:
     @cached_property
     def coefficients(self) -> Coefficients:
         """Means, standard deviations and inclusion probabilities in the user's units."""
-        scale, N = self.units.scale, self.features
-        centres, units = np.array(self.target_units).T
-        per_unit = np.divide(1.0, scale, out=np.zeros(N), where=scale > 0.0)
-        unit = units[:, None] * per_unit
-        mean = np.stack([m.mean for m in self.models])
-        std = np.sqrt(np.stack([m.var for m in self.models]))
-        own = mean[:, :N] * unit
-        intercept = centres + units * mean[:, N:].sum(axis=1) - own @ self.units.centre
-        included = []
-        for model in self.models:
-            A, B = np.broadcast_arrays(model.posterior.total.A, model.posterior.total.B)
-            included.append(prior_of(model).inclusion_probability(A[:N], B[:N]))
-        return Coefficients(own, std[:, :N] * unit, intercept, np.stack(included))
+        return targets.coefficients(self.models, self.units, self.target_units)
 
     # Files.
 

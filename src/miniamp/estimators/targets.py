@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,6 +25,7 @@ from miniamp.estimators.settings import LABELS, ModelSettings
 from miniamp.evidence import (
     AutoBatch,
     ExactBatch,
+    Frame,
     InformationPosterior,
     SoftmaxBatch,
     SoftmaxPosterior,
@@ -54,6 +56,33 @@ MOST_KEPT = 2048
 FOLDS, FOLDED_ROWS, MOST_DOUBLINGS = 4, 512, 8
 
 
+class Coefficients(NamedTuple):
+    """Coefficients of K targets in the user's units."""
+
+    mean: Array  #: (K, N)
+    std: Array  #: (K, N)
+    intercept: Array  #: (K,)
+    inclusion: Array  #: (K, N) probabilities that they are not zero
+
+
+def coefficients(
+    models: Sequence[Model], frame: Frame, target_units: Sequence[tuple[float, float]]
+) -> Coefficients:
+    """The coefficients of models, of features and targets with these zeros and units."""
+    scale, N = frame.scale, len(frame.scale)
+    centres, units = np.array(target_units).T
+    unit = units[:, None] * np.divide(1.0, scale, out=np.zeros(N), where=scale > 0.0)
+    mean = np.stack([m.mean for m in models])
+    std = np.sqrt(np.stack([m.var for m in models]))
+    own = mean[:, :N] * unit
+    intercept = centres + units * mean[:, N:].sum(axis=1) - own @ frame.centre
+    included = []
+    for model in models:
+        A, B = np.broadcast_arrays(model.posterior.total.A, model.posterior.total.B)
+        included.append(prior_of(model).inclusion_probability(A[:N], B[:N]))
+    return Coefficients(own, std[:, :N] * unit, intercept, np.stack(included))
+
+
 def absorbed(
     models: Sequence[Model], settings: ModelSettings, design: Design, Y: Array, rows: Rows
 ) -> tuple[list[Model], list[Info]]:
@@ -61,6 +90,9 @@ def absorbed(
 
     Y (M, K) are the targets in standardised units.
     """
+    if rows.repaired and settings.on_conflict == "skip":
+        why = tuple(Adaptation("skipped", 0.0, entry) for entry in rows.repaired)
+        return [_as_saved(model) for model in models], [_left_out("", why)]
     together = joint(models)
     if together is not None:
         with blas_threads(design.shape):
@@ -81,7 +113,7 @@ def absorbed(
             except np.linalg.LinAlgError:
                 if settings.on_conflict == "raise":
                     raise
-                after, info = model, _no_solution("")
+                after, info = model, _left_out("")
             if any(done.kind == "skipped" for done in info.adapted):
                 after = _as_saved(after)
             plain = after.channel.unweighted()
@@ -156,10 +188,9 @@ def _as_saved(model: Model) -> Model:
     return replace(model, posterior=model.posterior.remembering(replace(seen)))
 
 
-def _no_solution(solver: str) -> Info:
-    """What is reported of a batch beyond working precision."""
-    skipped = (Adaptation("skipped", np.inf),)
-    return Info(0, False, np.zeros(1), np.inf, "", solver, "no solution", skipped)
+def _left_out(solver: str, why: tuple[Adaptation, ...] = (Adaptation("skipped", np.inf),)) -> Info:
+    """What is reported of a batch that is skipped, unless told why, as beyond working precision."""
+    return Info(0, False, np.zeros(1), np.inf, "", solver, "no solution", why)
 
 
 def _choices(
@@ -289,7 +320,7 @@ def _absorbed_together(
     except np.linalg.LinAlgError:
         if policy == "raise":
             raise
-        info = _no_solution("softmax")
+        info = _left_out("softmax")
     return models_of(belief), [info]
 
 
