@@ -278,6 +278,10 @@ class StandardInput:
         yield self._file
 
 
+#: The bytes that a format reads.
+Input: TypeAlias = InputFile | StandardInput
+
+
 @contextmanager
 def readable(name: str, format: str = "") -> Iterator[None]:  # noqa: A002 (as in open_stream)
     """The boundary of a format: whatever a decoder raises is an error about the file.
@@ -325,7 +329,7 @@ class Format(Source):
     #: Whether a library opens the file by its path.
     by_path: ClassVar[bool] = False
 
-    def __init__(self, file: InputFile | StandardInput, targets: Targets) -> None:
+    def __init__(self, file: Input, targets: Targets) -> None:
         if targets.y is not None and not self.takes_targets:
             raise checks.refuse(
                 "target", "an array", f"a column's name for {self.format}", "name the column"

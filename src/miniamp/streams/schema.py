@@ -101,11 +101,14 @@ class Column:
         return {"name": self.name, "kind": self.kind, "categories": categories, **chosen}
 
     @classmethod
-    def from_dict(cls, name: str, kind: str, categories: object, **more: Any) -> Self:
+    def from_dict(
+        cls, name: str, kind: str, categories: object, reference: str | None = None, bits: int = 0
+    ) -> Self:
         """The column that `to_dict` described."""
         if not isinstance(categories, (list, tuple, type(None))):
             raise TypeError(categories)
-        return cls(name, kind, None if categories is None else tuple(categories), **more)
+        words = None if categories is None else tuple(categories)
+        return cls(name, kind, words, reference, bits)
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def _is_matrix(X: Given) -> bool:
     return is_frame(X) or sp.issparse(X) or (isinstance(X, (np.ndarray, list)) and np.ndim(X) == 2)
 
 
-class Files(Source):
+class FileSource(Source):
     """Files of one format, read one after the other as if they were one.
 
     Parameters
@@ -198,13 +198,15 @@ class PipedSource(Source):
         known = [cls for cls in formats().values() if cls.piped]
         cls = self._format or max(known, key=lambda one: one.likeness(head))
         _refuse_options(self._options, [cls])
-        return Files([cls(piped, Targets(), **self._options)], self.name).pieces(start, columns)
+        return FileSource([cls(piped, Targets(), **self._options)], self.name).pieces(
+            start, columns
+        )
 
 
 def _files(paths: list[Path], targets: Targets, options: dict[str, Given]) -> Source:
     """The source for one file, or for several as if they were one."""
     if len(paths) == 1:
-        return Files([_file(paths[0], targets, options)], str(paths[0]))
+        return FileSource([_file(paths[0], targets, options)], str(paths[0]))
     if targets.y is not None:
         raise checks.refuse(
             "target", "an array", "a column's name for several files", "name the target column"
@@ -216,7 +218,7 @@ def _files(paths: list[Path], targets: Targets, options: dict[str, Given]) -> So
         sources.append(source)
     for source in sources:
         source.beside(sources)
-    return Files(sources, f"{paths[0]} and {len(paths) - 1} others")
+    return FileSource(sources, f"{paths[0]} and {len(paths) - 1} others")
 
 
 def files_of(source: str) -> list[Path]:

@@ -22,9 +22,8 @@ import numpy as np
 from miniamp import checks
 from miniamp.streams.base import (
     Format,
-    InputFile,
+    Input,
     Piece,
-    StandardInput,
     Targets,
     readable,
     refuse_expansion,
@@ -69,7 +68,7 @@ class Parquet(Format):
     marks = (b"PAR1",)
     by_path = True
 
-    def __init__(self, file: InputFile | StandardInput, targets: Targets) -> None:
+    def __init__(self, file: Input, targets: Targets) -> None:
         super().__init__(file, targets)
         parquet = checks.needed("pyarrow.parquet", "reading Parquet")
         with readable(self.name, self.format):
@@ -132,7 +131,7 @@ class ArrowIPC(Format):
     marks = (b"ARROW1", b"\xff\xff\xff\xff")
     by_path = True
 
-    def __init__(self, file: InputFile | StandardInput, targets: Targets) -> None:
+    def __init__(self, file: Input, targets: Targets) -> None:
         super().__init__(file, targets)
         checks.needed("pyarrow", "reading Arrow IPC")
 

@@ -15,9 +15,8 @@ from miniamp.errors import InvalidInputError
 from miniamp.streams.base import (
     MAX_FEATURES,
     Format,
-    InputFile,
+    Input,
     Piece,
-    StandardInput,
     Targets,
     readable,
     refuse_too_many,
@@ -46,7 +45,7 @@ class LIBSVM(Format):
 
     def __init__(
         self,
-        file: InputFile | StandardInput,
+        file: Input,
         targets: Targets,
         *,
         n_features: int | None = None,

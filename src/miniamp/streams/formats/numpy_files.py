@@ -19,9 +19,8 @@ from miniamp.streams.base import (
     MAX_ROW_BYTES,
     MAX_WHOLE_BYTES,
     Format,
-    InputFile,
+    Input,
     Piece,
-    StandardInput,
     Targets,
     readable,
     refuse_expansion,
@@ -55,7 +54,7 @@ class NPY(Format):
     marks = (b"\x93NUMPY",)
     takes_targets = True
 
-    def __init__(self, file: InputFile | StandardInput, targets: Targets) -> None:
+    def __init__(self, file: Input, targets: Targets) -> None:
         super().__init__(file, targets)
         with readable(self.name, self.format), self._opened() as content:
             self._header = _header(content, self.name)
@@ -104,7 +103,7 @@ class NPZ(NPY):
     endings = (".npz",)
     marks = (b"PK\x03\x04",)
 
-    def __init__(self, file: InputFile | StandardInput, targets: Targets) -> None:
+    def __init__(self, file: Input, targets: Targets) -> None:
         Format.__init__(self, file, targets)
         self._sparse: ArraySource | None = None
         self._y = None

@@ -19,10 +19,9 @@ from miniamp.streams.base import (
     LONGEST_LINE,
     UTF16,
     Format,
-    InputFile,
+    Input,
     NumberedNames,
     Piece,
-    StandardInput,
     Targets,
     refuse_too_many,
 )
@@ -68,7 +67,7 @@ class CSV(Format):
 
     def __init__(
         self,
-        file: InputFile | StandardInput,
+        file: Input,
         targets: Targets,
         *,
         delimiter: str | None = None,
