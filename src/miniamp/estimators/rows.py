@@ -198,8 +198,8 @@ def over_rows(ufunc: np.ufunc, X: Array) -> Array:
     array([3000., 3000.])
     """
     (M, N), reduced = X.shape, partial(ufunc.reduce, axis=0, dtype=np.float64)
-    several = min(LINE // N, M // 4)
-    if several < 2 or not X.flags.c_contiguous:
+    several = LINE // N
+    if several < 2 or 8 * several > M or not X.flags.c_contiguous:
         return np.asarray(reduced(X))
     whole = M - M % several
     found = reduced(X[:whole].reshape(-1, several * N)).reshape(several, N)

@@ -289,8 +289,9 @@ class FitState:
     @cached_property
     def target_units(self) -> list[tuple[float, float]]:
         """Zero and unit of each target."""
-        both = np.broadcast_arrays(self.y_centre, self.y_scale, np.zeros(self.targets))[:2]
-        return [(float(centre), float(scale)) for centre, scale in zip(*both, strict=True)]
+        nothing = np.zeros(self.targets)
+        both = ((nothing + part).tolist() for part in (self.y_centre, self.y_scale))
+        return list(zip(*both, strict=True))
 
     def predictions(self, X: Matrix) -> list[RowPrediction]:
         """Predictions for new rows, one per target."""
