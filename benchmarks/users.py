@@ -132,7 +132,7 @@ def correlated_regression(p: float, step: float, batches: float, goal: float) ->
     """Gaussian coefficients, noise 1: the error of the coefficients over their power.
 
     Another model learns before the clock starts: once in a process scikit-learn looks for plug-ins
-    and threadpoolctl for BLAS, 35 ms. `benchmarks.startup` counts that.
+    and threadpoolctl for BLAS, 35 ms.
     """
     p, step, number = int(p), int(step), int(batches)
     rng = np.random.default_rng(0)

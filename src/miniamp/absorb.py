@@ -158,7 +158,7 @@ def absorb(
     past = belief.scaled(factor) if factor < 1.0 else belief
     if on_conflict == "adapt":
         return _adapted(past, evidence, stop, drifts=factor < 1.0)
-    attempt = attempted(past, evidence, stop, warns=True)
+    attempt = attempted(past, evidence, stop)
     if attempt.sound:
         return attempt.belief, attempt.report(past)
     if on_conflict == "skip":
@@ -211,28 +211,19 @@ def stream(
 
 
 def attempted(
-    belief: BeliefT,
-    evidence: Evidence[BeliefT, TiltT, EstimateT, MemoryT],
-    stop: Stop,
-    *,
-    warns: bool = False,
+    belief: BeliefT, evidence: Evidence[BeliefT, TiltT, EstimateT, MemoryT], stop: Stop
 ) -> Attempt[BeliefT, TiltT, EstimateT, MemoryT]:
-    """The first attempt that is sound: the evidence as it is, then its remedies; else the last.
-
-    `Info` reports remedies where nobody `warns` of them.
-    """
+    """The first attempt that is sound: the evidence as it is, then its remedies; else the last."""
     attempt = iterated(belief, evidence, stop)
     if attempt.sound:
         return attempt
     for name, careful in evidence.remedies():
-        if warns:
-            size, count = attempt.info.health, attempt.info.iterations
-            warnings.warn(
-                f"a batch is in conflict (squared residuals {size:.3g} times as large as expected "
-                f"after {count} iterations); trying again with {name}",
-                ConflictWarning,
-                stacklevel=3,
-            )
+        warnings.warn(
+            f"a batch is in conflict (squared residuals {attempt.info.health:.3g} times as large "
+            f"as expected after {attempt.info.iterations} iterations); trying again with {name}",
+            ConflictWarning,
+            stacklevel=3,
+        )
         attempt = iterated(belief, careful, stop, remedy=name)
         if attempt.sound:
             break
@@ -317,16 +308,18 @@ def _adapted(
 ) -> tuple[BeliefT, Info]:
     """The belief after as much of the evidence as the model can bear."""
     past, kept, done = belief, tuple[Adaptation, ...](), tuple[Adaptation, ...]()
-    attempt = attempted(past, evidence, stop)
-    limit = 1.0 if attempt.step.bounded else SUSPICIOUS
-    if drifts and not (attempt.sound and attempt.info.health < limit):
-        past, kept, attempt = _changed(belief, evidence, stop, attempt)
-    for _ in range(ADAPTATIONS):
-        better = evidence.adapted(past, attempt.step, sound=attempt.sound)
-        if better is None:
-            break
-        evidence, done = better
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConflictWarning)  # `Info` reports remedies
         attempt = attempted(past, evidence, stop)
+        limit = 1.0 if attempt.step.bounded else SUSPICIOUS
+        if drifts and not (attempt.sound and attempt.info.health < limit):
+            past, kept, attempt = _changed(belief, evidence, stop, attempt)
+        for _ in range(ADAPTATIONS):
+            better = evidence.adapted(past, attempt.step, sound=attempt.sound)
+            if better is None:
+                break
+            evidence, done = better
+            attempt = attempted(past, evidence, stop)
     if not attempt.sound:
         done = (Adaptation("skipped", attempt.info.health),)
         return belief, attempt.report(past, done)
