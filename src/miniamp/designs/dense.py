@@ -276,7 +276,8 @@ def blas_threads(shape: tuple[int, int]) -> AbstractContextManager[object]:
     """
     least, most = ONE_THREAD
     small = least < shape[0] * shape[1] * min(shape) < most
-    return _blas().limit(limits=1) if small and _blas() else nullcontext()
+    several = small and _blas() and any(one.num_threads > 1 for one in _blas().lib_controllers)
+    return _blas().limit(limits=1) if several else nullcontext()  # to look takes a thirtieth
 
 
 @cache

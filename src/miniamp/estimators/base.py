@@ -236,11 +236,11 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         return state
 
     def _settings(self) -> ModelSettings:
-        given = {name: getattr(self, name) for name in CHECKED}
         old = self._state.settings if self.__sklearn_is_fitted__() else None
         chosen = old is not None and (old.auto_prior or old.auto_forget)  # it has what was learned
-        if old and not chosen and all(given[name] is old.given.get(name) for name in CHECKED):
+        if old and not chosen and all(getattr(self, n) is old.given.get(n) for n in CHECKED):
             return old  # checked in the batch before
+        given = {name: getattr(self, name) for name in CHECKED}
         return ModelSettings.checked(given, channel=self._channel, score=type(self)._score)
 
     def _rows(

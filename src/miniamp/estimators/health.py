@@ -6,7 +6,6 @@ on each batch before it was learned from, and theory tells what to expect of ind
 
 from __future__ import annotations
 
-import itertools
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
@@ -226,8 +225,6 @@ def _collapse(history: History) -> Iterator[Finding]:
 
 def _unconverged(history: History) -> Iterator[Finding]:
     """Batches whose iterations ended before they had settled, now and in most of the latest."""
-    if history[-1]["converged"]:
-        return
     last = history[-BATCHES:]
     cut = [entry for entry in last if not entry["converged"] and "conflicts" not in entry]
     if len(last) == BATCHES and len(cut) > BATCHES // 2 and cut[-1] is last[-1]:
@@ -246,7 +243,8 @@ def _window(history: Sequence[Entry], before: int = 0) -> list[Entry]:
     """
     window: list[Entry] = []
     rows = 0
-    for entry in itertools.islice(reversed(history), before, None):
+    for k in range(len(history) - before - 1, -1, -1):
+        entry = history[k]
         learned = entry["rows_seen"] - entry["rows"]
         if entry.get("surprise") is None or learned < max(LEARNED_ROWS, entry["features"] // 2):
             break
@@ -289,17 +287,14 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
                 f"Use {{noise=learn}}{about}" + ("." if large else ": more can be learned."),
             )
         ]
-    if not large:
-        return []
     what = "squared residuals are" if numbers else "the Brier score is"
-    return [
-        Finding(
-            "overconfidence",
-            f"The model is too sure of itself: {what} {surprise:.2g} times what it predicted.",
-            "If rows come more than once, drop the copies. Else give it more {memory}, "
-            "{solver=robust} or larger batches; if the stream changes with time, {forget=auto}.",
-        )
-    ]
+    finding = Finding(
+        "overconfidence",
+        f"The model is too sure of itself: {what} {surprise:.2g} times what it predicted.",
+        "If rows come more than once, drop the copies. Else give it more {memory}, {solver=robust} "
+        "or larger batches; if the stream changes with time, {forget=auto}.",
+    )
+    return [finding] if large else []
 
 
 def _overall(history: History, r2: float | None) -> Iterator[Finding]:
@@ -325,9 +320,8 @@ def _outliers(recent: list[Entry]) -> list[Finding]:
     """Rare errors far beyond the others: noise with heavier tails than a Gaussian's."""
     scored = [(e.get("outliers", 0), e.get("scored", e["rows"])) for e in recent]
     count, rows = (sum(each) for each in zip(*scored, strict=True))
-    if count < MANY_OUTLIERS or count < OUTLIER_SHARE * rows:
-        return []
-    if any(n > MOST_OUTLIERS * max(among, 100) for n, among in scored):  # a sudden change
+    sudden = any(n > MOST_OUTLIERS * max(among, 100) for n, among in scored)
+    if sudden or count < MANY_OUTLIERS or count < OUTLIER_SHARE * rows:
         return []
     return [
         Finding(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypedDict, cast, overload
 
 import numpy as np
@@ -273,10 +273,6 @@ class History(Sequence[Entry]):
             raise IndexError(index)
         return self._entries[place][0]
 
-    def __reversed__(self) -> Iterator[Entry]:
-        """Entries from the latest on: what health looks at."""
-        return (self._entries[k][0] for k in range(self._end - 1, self._begin - 1, -1))
-
     def __reduce__(self) -> tuple[type[History], tuple[list[Entry]]]:
         return History, (self.with_theory(),)
 
@@ -307,9 +303,9 @@ def learned_entry(
     }
     for part, owners in parts.items():
         for name in owners[0].names:
-            values = [np.asarray(getattr(owner, name)) for owner in owners]
-            each_one = [float(v if v.ndim == 0 else v.mean()) for v in values]
-            cast("dict[str, float]", entry)[f"{part}_{name}"] = sum(each_one) / len(each_one)
+            given = (np.asarray(getattr(owner, name)) for owner in owners)
+            values = [float(v if v.ndim == 0 else v.mean()) for v in given]
+            cast("dict[str, float]", entry)[f"{part}_{name}"] = sum(values) / len(values)
     pairs = zip(infos, units, strict=False)
     conflicts = [conflict_entry(one, *unit) for info, unit in pairs for one in info.adapted]
     if conflicts:

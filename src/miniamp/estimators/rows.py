@@ -29,8 +29,7 @@ Collection: TypeAlias = Any
 ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 #: Numbers whose squares neither over- nor underflow, with room for sums of them.
 LEAST, MOST = 1e-140, 1e140
-#: Entries of a line that NumPy reduces at once: rows of 10 features take 8 times as long, of 100
-#: twice.
+#: Entries that NumPy reduces at once: one by one, rows of 10 take 8 times as long, of 100 twice.
 LINE = 1000
 #: Whole weights repeat rows until there would be so many times as many.
 MOST_COPIES = 8
@@ -192,16 +191,10 @@ def require_shape(name: str, value: object, *shape: int | None) -> None:
 
 
 def over_rows(ufunc: np.ufunc, X: Array) -> Array:
-    """The ufunc reduced over the rows of X, in float64; of many short rows `LINE` entries at once.
-
-    Examples
-    --------
-    >>> over_rows(np.add, np.ones((3000, 2)))
-    array([3000., 3000.])
-    """
+    """The ufunc reduced over the rows of X, in float64; `LINE` entries of short rows at once."""
     (M, N), reduced = X.shape, partial(ufunc.reduce, axis=0, dtype=np.float64)
-    several = min(LINE // N, M // 4)
-    if several < 2 or not X.flags.c_contiguous:
+    several = LINE // N
+    if several < 2 or 8 * several > M or not X.flags.c_contiguous:
         return np.asarray(reduced(X))
     whole = M - M % several
     found = reduced(X[:whole].reshape(-1, several * N)).reshape(several, N)

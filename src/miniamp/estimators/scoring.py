@@ -309,11 +309,8 @@ class Tally:
             np.minimum.at(low, X.indices, X.data)
             np.maximum.at(high, X.indices, X.data)
             np.add.at(total, X.indices, X.data)
-        return self._but(low=low, high=high, total=total, rows=self.rows + M)
-
-    def _but(self, **changes: object) -> Tally:
-        """This tally with other fields: `replace` takes three times as long, at each batch."""
-        return Tally(**{**self.__dict__, **changes})
+        new = {"low": low, "high": high, "total": total, "rows": self.rows + M}
+        return Tally(**{**vars(self), **new})  # `replace` takes three times as long
 
     def scored(
         self, Y: Array, predicted: list[RowPrediction], centre: Array, scale: Array
@@ -328,7 +325,7 @@ class Tally:
         sums = (None, residual, residual * residual)
         new = np.array([np.bincount(place, weights, VALUE_BINS) for weights in sums]).T
         targets = self.targets + np.array([len(y), y.sum(), y @ y])
-        return self._but(targets=targets, residuals=self.residuals + new)
+        return Tally(**{**vars(self), "targets": targets, "residuals": self.residuals + new})
 
     def with_labels(self, truth: NDArray[np.int64], probability: Array) -> Tally:
         """The tally with predictions of classes: true ones (M,) and probabilities (M, K)."""
@@ -343,7 +340,7 @@ class Tally:
         if old:
             confusion[:old, :old] += self.confusion
             odds[:old] += self.odds
-        return self._but(confusion=confusion, odds=odds)
+        return Tally(**{**vars(self), "confusion": confusion, "odds": odds})
 
     @property
     def r2(self) -> float | None:

@@ -304,8 +304,8 @@ class FitState:
     @cached_property
     def target_units(self) -> list[tuple[float, float]]:
         """Zero and unit of each target."""
-        both = np.broadcast_arrays(self.y_centre, self.y_scale, np.zeros(self.targets))[:2]
-        return [(float(centre), float(scale)) for centre, scale in zip(*both, strict=True)]
+        both = (np.zeros(self.targets) + part for part in (self.y_centre, self.y_scale))
+        return list(zip(*(part.tolist() for part in both), strict=True))
 
     def predictions(self, X: Matrix) -> list[RowPrediction]:
         """Predictions for new rows, one per target."""

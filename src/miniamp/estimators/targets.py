@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -102,10 +101,9 @@ def absorbed(
         models = [replace(m, channel=m.channel.weighted(rows.weights)) for m in models]
     learned, infos = [], []
     forget = rows.kept(settings.forget, settings.auto_forget)
-    # A second attempt is recorded in the history as a remedy; "adapt" does not warn of it.
+    # A second attempt is recorded in the history as a remedy.
     quiet = warnings.catch_warnings(action="ignore", category=ConflictWarning)
-    adapts = settings.on_conflict == "adapt"
-    with nullcontext() if adapts else quiet, blas_threads(design.shape):
+    with quiet, blas_threads(design.shape):
         choices = _choices(models, settings, design, Y)
         for model, y, choice in zip(models, Y.T, choices, strict=True):
             try:
@@ -198,9 +196,8 @@ def _choices(
 ) -> list[SolverChoice]:
     """The solver for each target; the design is examined once, where one needs that."""
     exact = [_exact(model, settings, design, y) for model, y in zip(models, Y.T, strict=True)]
-    found = [one for one in exact if one is not None]
-    if len(found) == len(exact):
-        return found
+    if all(exact):
+        return [one for one in exact if one]
     remembers = any(model.posterior.remembers for model in models)
     other = choose(design, solver=settings.solver, remembers=remembers)
     return [one or other for one in exact]

@@ -76,7 +76,9 @@ class DrawnRows(Generic[MemoryT]):
     def __init__(self, Phi: Given, y: Given, channel: Channel) -> None:
         self.design = as_design(Phi)
         self.channel = checked_channel(channel)
-        self.y = checks.vector("y", channel.checked(y), size=self.design.shape[0])
+        self.y = channel.checked(y)
+        if self.y.shape != self.design.shape[:1]:
+            checks.vector("y", self.y, size=self.design.shape[0])  # refuses it
         checks.fits("channel", channel.shape, self.design.shape[0])
         self.plain = self.channel  #: without the weights of `weighted`
 
