@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Iterable
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -138,12 +138,8 @@ class Learn(PlainEvidence):
         #: The coefficients that the rows touch, where these are few, and the tilt of others.
         self._touched: NDArray[np.intp] | None = None
         self._others: Tilt | None = None
-        self.rows = len(checks.numeric("y", y))
-
-    @cached_property
-    def _spread(self) -> float:
-        """The variance of y."""
-        return float(np.var(checks.numeric("y", self.y)))
+        values = checks.numeric("y", y)
+        self.rows, self._spread = len(values), float(np.var(values)) if len(values) else 0.0
 
     def start(self, model: Model) -> tuple[Moments, _Round | None]:
         return Moments(np.zeros(0), np.zeros(0)), None  # a round starts from the model itself

@@ -11,12 +11,20 @@ from miniamp.designs import threads
 
 ROWS, COLUMNS = 203, 61  # neither a multiple of the kernels' groups of rows
 
+
+def framed(Phi):
+    """Rows with other zeros and units, which the design takes away again."""
+    centre, unit = np.arange(COLUMNS) % 3 / 64.0, 2.0 ** (np.arange(COLUMNS) % 5 - 2)
+    X = (Phi / unit + centre).astype(Phi.dtype)
+    return designs.Framed(X, centre, unit, intercept=False)
+
+
 DESIGNS = {
     "dense": designs.Dense,
     "dense, by columns": lambda Phi: designs.Dense(np.asfortranarray(Phi)),
     "dense, every other row": lambda Phi: designs.Dense(np.repeat(Phi, 2, axis=0)[::2]),
     "fused": designs.Fused,
-    "framed": lambda Phi: framed(Phi),
+    "framed": framed,
     "sparse": lambda Phi: designs.Sparse(sparse.csr_array(Phi)),
     "sparse, other format": lambda Phi: designs.Sparse(sparse.coo_matrix(Phi)),
     "sparse, long indices": lambda Phi: designs.Sparse(long_indices(Phi)),
@@ -29,13 +37,6 @@ CHANNELS = [
     channels.Logistic(),
     channels.StudentT(),
 ]
-
-
-def framed(Phi):
-    """Rows with other zeros and units, which the design takes away again."""
-    centre, unit = np.arange(COLUMNS) % 3 / 64.0, 2.0 ** (np.arange(COLUMNS) % 5 - 2)
-    X = (Phi / unit + centre).astype(Phi.dtype)
-    return designs.Framed(X, centre, unit, intercept=False)
 
 
 def long_indices(Phi):

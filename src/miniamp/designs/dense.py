@@ -19,7 +19,7 @@ from miniamp.channels.base import Channel
 from miniamp.designs.base import BLOCK_BYTES, Design, Sweep, as_design, row_blocks
 from miniamp.designs.sequential import Columns, KernelRows, Where
 from miniamp.designs.swept import HeldColumns, Swept
-from miniamp.kernel import read_only
+from miniamp.kernel import flat, read_only
 
 #: A matrix of at most this many bytes is still in the last level of the cache on the way back, so
 #: that with scalar variances two products of BLAS over all rows beat a sweep by blocks.
@@ -219,6 +219,75 @@ class Fused(Swept, Dense):
 
     def _rows(self, part: slice) -> KernelRows:
         return (read_only(self.Phi)[part],)
+
+
+class Framed(Fused):
+    """The matrix (X - centre) unit, with a last column of ones for an intercept, held as X.
+
+    A sweep brings a few rows at a time to their frame, in the first level of the cache: at 1000 x
+    100 it takes 1.3 times as long as over the finished matrix, at 1000 x 1000 1.7 times. To make
+    that takes as long as 2 to 5 sweeps: this is for rows that are swept a few times. Where entries
+    are asked for it is made after all, once.
+
+    Parameters
+    ----------
+    X : (M, N) array
+        Finite numbers, C-contiguous, float64 or float32.
+    centre, unit : (N,) array
+        What is subtracted from each column, and what it is then multiplied by.
+    intercept : bool
+        Whether there is a last column of ones.
+    mean_square : float, optional
+        That of the entries, where it is known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Framed(np.array([[1e9], [1e9 + 2.0]]), np.array([1e9]), np.array([0.5])).toarray()
+    array([[0., 1.],
+           [1., 1.]])
+    """
+
+    def __init__(
+        self,
+        X: Array,
+        centre: Array,
+        unit: Array,
+        *,
+        intercept: bool = True,
+        mean_square: float | None = None,
+    ) -> None:
+        self._require_sweepable(X)
+        self.X, self.shape = X, (X.shape[0], X.shape[1] + intercept)
+        self.centre = flat(checks.vector("centre", centre, X.shape[1]))
+        self.unit = flat(checks.vector("unit", unit, X.shape[1]))
+        if mean_square is not None:
+            self.mean_square = mean_square
+
+    @cached_property
+    def Phi(self) -> Array:  # type: ignore[override]
+        return framed(self.X, self.centre, self.unit, self.shape[1])
+
+    @property
+    def nbytes(self) -> int:
+        return self.X.nbytes
+
+    def _swept(self, part: slice) -> tuple[KernelRows, KernelRows]:
+        if "Phi" in vars(self):
+            return super()._swept(part)
+        return (read_only(self.X)[part],), (self.centre, self.unit)
+
+
+def framed(X: NDArray[np.floating], centre: Array, unit: Array, size: int) -> Array:
+    """(X - centre) unit as a new matrix of `size` columns; one beyond those of X is of ones."""
+    rows, columns = X.shape
+    made = np.empty((rows, size))
+    small = made.nbytes <= BLOCK_BYTES
+    for block in [slice(None)] if small else row_blocks(rows, size):  # a third of the time
+        own = np.subtract(X[block], centre, out=made[block, :columns])
+        own *= unit
+    made[:, columns:] = 1.0
+    return made
 
 
 def trusted(rows: Array | sparse.csr_array) -> Design:

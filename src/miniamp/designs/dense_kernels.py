@@ -150,7 +150,7 @@ def taken(X: NDArray[np.floating], centre: object, unit: object, room: Array) ->
 
 def _taken_as(_X: object, centre: object, _unit: object, _room: object) -> Callable[..., Array]:
     if isinstance(centre, types.Array):
-        return lambda X, centre, unit, room: framed(X, centre, unit, room)
+        return lambda X, centre, unit, room: framed(X, centre, unit, room)  # noqa: PLW0108
     return lambda X, centre, unit, room: X  # noqa: ARG005
 
 

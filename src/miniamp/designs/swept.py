@@ -48,10 +48,9 @@ class Swept(Design):
     def _rows(self, part: slice) -> KernelRows:
         """Some rows, as the kernels take them."""
 
-    @property
-    def _frame(self) -> tuple[Array, ...]:
-        """Centre and unit of each column, where sweeps bring the rows to their frame."""
-        return ()
+    def _swept(self, part: slice) -> tuple[KernelRows, KernelRows]:
+        """The same for a sweep, and centre and unit where it brings them to their frame."""
+        return self._rows(part), ()
 
     def sandwich(
         self, x: Array, v: Array, y: Array, channel: Channel, memory: Array | None
@@ -70,9 +69,10 @@ class Swept(Design):
                 own = (part, squares, inputs, channel.at(part), outputs, pull, curvature)
                 return pull, curvature, partial(self._by_blocks, *own)
             numbers = kernel.parameters if len(kernel.parameters) == 1 else kernel.parameters[part]
+            taken, frame = self._swept(part)
             sweep = partial(
-                self._kernels.sweep, *self._rows(part), *inputs, squares, numbers, kernel.address,
-                *outputs, pull, curvature, *self._frame,
+                self._kernels.sweep, *taken, *inputs, squares, numbers, kernel.address,
+                *outputs, pull, curvature, *frame,
             )  # fmt: skip
             return pull, curvature, sweep
 
@@ -92,7 +92,8 @@ class Swept(Design):
         everything = slice(0, self.shape[0])
         alone = len(threads.shares(self.shape[0], self.nbytes)) == 1
         small = alone or self.nbytes <= ONE_CALL_BYTES
-        return LoopRows((*self._rows(everything), *self._frame)) if small else None
+        taken, frame = self._swept(everything)
+        return LoopRows(taken + frame) if small else None
 
     def _by_blocks(
         self,
@@ -150,10 +151,11 @@ class Swept(Design):
         mean, var = np.empty(self.shape[0]), np.empty(self.shape[0])
         x, v = flat(x), flat(v)
         self._check(columns=(x, v), rows=())
-        forth = self._kernels.framed_forth if self._frame else self._kernels.forth
 
         def share(part: slice) -> None:
-            forth(*self._rows(part), *self._frame, x, v, mean[part], var[part])
+            rows, frame = self._swept(part)
+            forth = self._kernels.framed_forth if frame else self._kernels.forth
+            forth(*rows, *frame, x, v, mean[part], var[part])
 
         threads.each(share, threads.shares(self.shape[0], self.nbytes))
         return mean, var

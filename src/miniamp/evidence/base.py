@@ -170,18 +170,8 @@ class DrawnRows(Generic[MemoryT]):
         What learning the noise needs. From the posterior of z backwards: the omega for which
         omega + V g(omega) is the mean of z.
         """
-        z, V = self._predicted(step.estimate)
+        z, V = self.design.forecast(step.estimate.mean, step.estimate.var)
         return self._backwards(z, V), V
-
-    def _predicted(self, estimate: Moments) -> tuple[Array, Array]:
-        """Mean and variance of each row . x, (M,) each; the latest are kept: several ask for them.
-
-        `log_evidence`, `cavity` and `adapted` do, each of which would read all rows again.
-        """
-        known = self.__dict__.get("_latest")
-        if known is None or known[0] is not estimate or known[1] is not self.design:
-            known = self._latest = estimate, self.design, *self.design.forecast(*estimate)
-        return known[2:]
 
     def _fitted(self, step: Step[Tilt, Moments, MemoryT]) -> Array:
         """The mean of each row . x, (M,)."""

@@ -14,7 +14,7 @@ from miniamp import checks
 from miniamp.absorb import CONFLICT, STEADY, WATCHED, Step
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
-from miniamp.designs import Sweep
+from miniamp.designs import Design, Sweep
 from miniamp.evidence.base import (
     BLIND,
     UNMOVED,
@@ -100,6 +100,7 @@ class Batch(DrawnRows[Past | None]):
     damping: float = 0.0
     given_start: str | Array = "belief"
     rng: Given = 0
+    _latest: tuple[Moments, Design, tuple[Array, Array]] | None = None
 
     def __init__(
         self,
@@ -223,8 +224,19 @@ class Batch(DrawnRows[Past | None]):
         rows = self.channel.log_partition(self.y, omega, V) + 0.5 * moved
         return tilt_evidence(belief, step) + float(np.sum(rows)) + self._repeated()
 
+    def cavity(self, step: AmpStep) -> tuple[Array, Array]:
+        z, V = self._predicted(step.estimate)
+        return self._backwards(z, V), V
+
     def _fitted(self, step: AmpStep) -> Array:
         return self._predicted(step.estimate)[0]
+
+    def _predicted(self, estimate: Moments) -> tuple[Array, Array]:
+        """Mean and variance of each row . x, (M,) each; the latest are kept, for all who ask."""
+        known = self._latest
+        if known is None or known[0] is not estimate or known[1] is not self.design:
+            known = self._latest = estimate, self.design, self.design.forecast(*estimate)
+        return known[2]
 
     def _blind(self, mean_square: float, estimate: Moments) -> bool:
         """Whether the rows do not show the sign of z, of which nothing is known either."""

@@ -96,7 +96,7 @@ def _sweep_of(rows: KernelRows, *rest: object) -> Callable[..., None]:  # noqa: 
     if len(rows) == 1:
         return lambda rows, *rest: dense_kernels.sweep(rows[0], *rest)
     if rows[0].ndim == 2:
-        return lambda rows, *rest: dense_kernels.sweep(rows[0], *rest, rows[1], rows[2])
+        return lambda rows, *rest: dense_kernels.sweep(rows[0], *rest, *rows[1:])
     return lambda rows, *rest: sparse_kernels.sweep(rows[0], rows[1], rows[2], *rest)
 
 
