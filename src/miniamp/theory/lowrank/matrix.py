@@ -41,7 +41,7 @@ class Draws:
         R = prior.dim
         orders = R if symmetric else 1
         fewer = max(log2_points - int(np.log2(2 * orders)), 1)
-        engine = qmc.Sobol(2 * R + 1, rng=np.random.default_rng(seed))
+        engine = qmc.Sobol(2 * R + 1, seed=np.random.default_rng(seed))
         # A scrambled point may be exactly 0, where the Gaussian quantile is infinite.
         uniforms = np.clip(engine.random_base2(fewer), 2.0**-40, 1.0 - 2.0**-40)
         rows, noise = prior.draw(uniforms[:, : R + 1]), ndtri(uniforms[:, R + 1 :])
