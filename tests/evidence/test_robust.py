@@ -249,8 +249,8 @@ def test_it_is_as_good_as_plain_vector_amp_and_knows_its_error(kind, noise):
 
 
 def test_few_undecided_coefficients_do_not_swing_for_ever():
-    # N = 400, condition 1e6, noise 1e-8, seed 302: steps of constant size never settled, and a scale
-    # per coefficient then gave 2.55 times the error of plain vector AMP.
+    # N = 400, condition 1e6, noise 1e-8, seed 302: steps of constant size never settled, and a
+    # scale per coefficient then gave 2.55 times the error of plain vector AMP.
     rho, N, M, noise = 0.3, 400, 360, 1e-8
     rng = np.random.default_rng(302)
     x = rng.normal(size=N) * (rng.random(N) < rho)
