@@ -10,7 +10,16 @@ from scipy import linalg
 from miniamp.arrays import Array
 from miniamp.designs import Design
 from miniamp.designs.base import triangle
-from miniamp.evidence.linear import ROUNDING, TINY, Joint, RowSites, RowSpectrum, Sites, solve
+from miniamp.evidence.linear import (
+    ROUNDING,
+    TINY,
+    Answer,
+    Joint,
+    RowSites,
+    RowSpectrum,
+    Sites,
+    solve,
+)
 from miniamp.posterior import Posterior
 from miniamp.tilt import Information, Remembered, Tilt
 
@@ -36,19 +45,25 @@ class Stack:
             R = np.vstack([remembered.rows, R])
             t = np.concatenate([remembered.targets, t])
         self.R, self.t = triangle(R, t)
+        self._spectrum: RowSpectrum | None = None
+        self._solved: StackSolution | None = None
 
     def with_rows(self, rows: RowSites) -> Stack:
         """The same rows under other sites of their own."""
         return self if rows is self.rows else Stack(self.held, rows, self.remembered)
 
     def at(self, sites: Sites) -> StackSolution:
-        """The Gaussian under any sites."""
-        joint = solve(self.R, self.t, sites)
-        return StackSolution(joint.mean, joint.var, joint.field, self, joint, sites)
+        """The Gaussian under any sites; the latest answer is kept."""
+        if self._solved is None or self._solved.sites is not sites:
+            joint = solve(self.R, self.t, sites)
+            self._solved = StackSolution(joint.mean, joint.var, joint.field, self, joint, sites)
+        return self._solved
 
-    def in_common(self, sites: Sites) -> RowSpectrum:
-        """The decomposition of the rows in the metric of these sites."""
-        return RowSpectrum(self.R, self.t, sites.precision)
+    def in_common(self, sites: Sites) -> Answer:
+        """Marginals and cavities under sites that change by one factor from call to call."""
+        if self._spectrum is None:
+            self._spectrum = RowSpectrum(self.R, self.t, sites.precision)
+        return self._spectrum.at(sites)
 
 
 class StackSolution(NamedTuple):

@@ -53,10 +53,6 @@ class Dual:
         new._prepared = self._prepared
         return new
 
-    def in_common(self, sites: Sites) -> Dual:
-        """Itself: a factor costs as much as any other change."""
-        return self
-
     def at(self, sites: Sites) -> DualSolution:
         """The Gaussian under these sites; the latest answer is kept."""
         if self._solved is None or self._solved.sites is not sites:
@@ -65,6 +61,8 @@ class Dual:
                 self._prepared = sites, self.design.gram(D).T, self.design.times(D * sites.linear)
             self._solved = DualSolution(self.design, self.rows, *self._prepared)
         return self._solved
+
+    in_common = at  # a factor costs as much as any other change
 
 
 class DualSolution(OnRows):

@@ -97,12 +97,6 @@ class RowSites(NamedTuple):
         )
         return RowSites(precision, np.where(sound, g + precision * (omega + V * g), self.linear))
 
-    def mismatch(self, other: RowSites, omega: Array, V: Array) -> float:
-        """How far z ~ N(omega, V) is from that with the other sites, in its standard deviations."""
-        var, wanted = (V / (1.0 + sites.precision * V) for sites in (self, other))
-        off = var * (self.linear + omega / V) - wanted * (other.linear + omega / V)
-        return float(np.sqrt(np.mean(np.square(off) / var + np.square(1.0 - wanted / var))))
-
 
 class Answer(NamedTuple):
     """What the Gaussian implies for every coefficient, (N,) each."""
@@ -220,11 +214,13 @@ def match_in_common(belief: Posterior, field: Tilt, sites: Sites) -> tuple[Momen
     """Moments of the belief under the field of its rows, and `sites` times one factor.
 
     The factor with which the variances, each in units of its own site, add up to those of the
-    moments: one step of vector AMP, found by Newton's method from the factor 1.
+    moments: one step of vector AMP, found by Newton's method from the factor 1. On average rows
+    leave no more variance than under a Gaussian prior of the same variance: the sites are at least
+    as sharp as prior and tilt, or few coefficients that stand for each other would run away.
     """
     moments, shape, A = belief.tilted(field).moments, sites.precision, field.A
     total = float(np.sum(moments.var * shape))
-    least = LOOSE * float(np.sum(A * shape) / np.sum(np.square(shape)))
+    least = 1.0 / float(np.max(belief.var * shape))
     scale = 1.0
     for _ in range(STEPS):
         each = shape / (A + scale * shape)
@@ -235,6 +231,13 @@ def match_in_common(belief: Posterior, field: Tilt, sites: Sites) -> tuple[Momen
             break
     precision = max(scale, least) * shape
     return moments, Sites(precision, (A + precision) * moments.mean - field.B)
+
+
+def mismatch(now: Sites | RowSites, wanted: Sites | RowSites, field: Tilt) -> float:
+    """How far the Gaussians under a field are from those with other sites, in their deviations."""
+    var, other = 1.0 / (field.A + now.precision), 1.0 / (field.A + wanted.precision)
+    off = var * (now.linear + field.B) - other * (wanted.linear + field.B)
+    return float(np.sqrt(np.mean(np.square(off) / var + np.square(1.0 - other / var))))
 
 
 def match(belief: Posterior, field: Tilt) -> tuple[Moments, Sites]:
