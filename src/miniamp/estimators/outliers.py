@@ -31,8 +31,12 @@ WIDTHS = 2.0
 FAR = 4.0
 #: More than this share of a batch (but one row) is no dirt: the feature has moved.
 FEW = 0.05
-#: Nats by which y must be likelier with the mean than with the entry as it came.
+#: Nats by which y must be likelier with the mean than with the entry as it came, or the other way
+#: round, to speak against the entry, or for it. On 49 real regressions with dirt errors were 1.014
+#: times those on clean rows with 2 nats (1.019 with 0, 1.022 with 5), on 29 classifications 0.96
+#: (1.00, 0.97); and with 0 twice as many clean streams have an entry replaced.
 DECISIVE = 2.0
+
 
 #: Predictions of rows.
 Judge: TypeAlias = Callable[[Array], list[RowPrediction]]
@@ -98,22 +102,30 @@ def _apart(column: Array, past: Tally, j: int) -> Suspects | None:
 
 
 def repaired(
-    rows: Rows, found: Suspects, learn: Callable[[Rows], Judge], known: Judge | None, policy: str
-) -> Rows:
-    """The rows in which entries that are less likely than the mean of their feature are replaced.
+    rows: Rows,
+    found: Suspects,
+    past: Tally,
+    learn: Callable[[Rows], Judge],
+    known: Judge | None,
+    policy: str,
+) -> tuple[Rows, Tally]:
+    """The rows in which less likely entries are replaced, and the tally after them.
 
     As the model judges that `learn` makes of all other rows; where most rows have suspect entries,
-    the one that is `known` before them, and without one they stay as they came.
+    the one that is `known` before them, and without one they stay as they came. Only entries that
+    their targets speak for widen the range of their feature.
     """
     odd = np.unique(found.rows)
     rest = np.setdiff1d(np.arange(len(rows)), odd)
     if len(rest) >= len(odd):
         known = learn(replace(rows.at(rest), calls=rows.calls))
     if known is None:
-        return rows
+        return rows, past.seeing(rows.X)
     X, Y = np.array(rows.X), rows.Y[odd]
     X[found.rows, found.features] = found.means
     gain = _log_densities(Y, known(X[odd])) - _log_densities(Y, known(rows.X[odd]))
+    X[odd[gain < -DECISIVE]] = rows.X[odd[gain < -DECISIVE]]
+    ranges = past.seeing(X)
     kept = odd[gain <= DECISIVE]
     X[kept] = rows.X[kept]
     away = [
@@ -123,18 +135,12 @@ def repaired(
     ]
     if away and policy == "raise" and rows.calls == 1:  # else it is about rows of another call
         raise ConflictError("X", str(away[0]), "entries like all others")
-    return replace(rows, X=X, repaired=tuple(away))
-
-
-def seeing(tally: Tally, rows: Rows) -> Tally:
-    """The tally that has seen these rows too, and which of their entries were replaced."""
-    tally = tally.seeing(rows.X)
-    if not rows.repaired:
-        return tally
-    new = np.zeros(len(tally.low))
-    for one in rows.repaired:
-        new[one.feature] += 1.0
-    return replace(tally, replaced=new + (tally.replaced if len(tally.replaced) else 0.0))
+    replaced = np.zeros(X.shape[1])
+    replaced[: len(past.replaced)] = past.replaced
+    np.add.at(replaced, [one.feature for one in away], 1.0)
+    tally = replace(past.seeing(X), low=ranges.low, high=ranges.high)
+    tally = replace(tally, replaced=replaced if away else past.replaced)
+    return replace(rows, X=X, repaired=tuple(away)), tally
 
 
 def readable(X: Matrix, tally: Tally) -> Matrix:

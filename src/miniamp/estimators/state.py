@@ -133,8 +133,8 @@ class FitState:
         found = outliers.suspects(rows.X, self.tally, tally)
         if found is not None:
             known = None if self.frame is None else self._but(tally=Tally()).predictions
-            rows = outliers.repaired(rows, found, self._judge, known, self.settings.on_conflict)
-            tally = outliers.seeing(self.tally, rows)
+            asked = self._judge, known, self.settings.on_conflict
+            rows, tally = outliers.repaired(rows, found, self.tally, *asked)
         start, design = self._framed(rows)
         return start._learned(design, rows, tally)
 
@@ -147,14 +147,10 @@ class FitState:
             start = self._started(frame, rows.Y, rows.weights, sparse=issparse(rows.X))
         else:
             # Units follow the rows where the prior is learned.
-            follow, known = self.settings.scaling, self.frame
-            frame, framed = known.framing(rows.X, intercept, follow)
-            factor = known.stretch(frame, intercept=intercept)
-            start = self.mapped(
-                lambda m: replace(m, posterior=m.posterior.stretched(factor)),
-                frame=frame,
-                waiting=None,
-            )
+            frame, framed = self.frame.framing(rows.X, intercept, self.settings.scaling)
+            factor = self.frame.stretch(frame, intercept=intercept)
+            start = self.mapped(lambda m: replace(m, posterior=m.posterior.stretched(factor)))
+            start = start._but(frame=frame, waiting=None)
         return start, trusted(framed)
 
     def _judge(self, others: Rows) -> Callable[[Array], list[RowPrediction]]:
