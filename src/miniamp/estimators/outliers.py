@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from miniamp.arrays import Array
-from miniamp.designs.base import row_blocks
 from miniamp.estimators.rows import Matrix, Rows
 from miniamp.estimators.scoring import Tally
 from miniamp.info import OddEntry
@@ -26,8 +25,10 @@ from miniamp.info import OddEntry
 #: An entry is suspect that is so many widths of its feature's range away from that range.
 WIDTHS = 2.0
 #: In first rows only features are looked at that have an entry so many standard deviations off: all
-#: with up to 4 % of suspect entries, and few others.
-FAR = 4.0
+#: with up to 3 % of suspect entries, and of Gaussian ones few.
+FAR = 4.5
+#: Relative error of a mean square, generously: features with such offsets are all looked at.
+ROUNDING = 1e-12
 #: More than this share of a batch (but one row) is no dirt: the feature has moved.
 FEW = 0.05
 #: Nats by which y must be likelier with the mean than with the entry as it came, or the other way
@@ -56,12 +57,11 @@ def suspects(X: Matrix, past: Tally, now: Tally) -> list[OddEntry]:
 
 
 def _far(X: Array, seen: Tally) -> NDArray[np.bool_]:
-    """Which features have an entry far off, in standard deviations of all."""
-    mean, square = seen.total / len(X), np.zeros(X.shape[1])
-    for block in row_blocks(*X.shape):
-        away = X[block] - mean
-        square += np.einsum("ij,ij->j", away, away)
-    return np.maximum(seen.high - mean, mean - seen.low) > FAR * np.sqrt(square / len(X))
+    """Which features have an entry far off, in standard deviations of all; more if in doubt."""
+    mean = seen.total / len(X)
+    square = np.einsum("ij,ij->j", X, X, dtype=np.float64) / len(X)
+    square -= (1.0 + ROUNDING) * np.square(mean)
+    return np.maximum(seen.high - mean, mean - seen.low) > FAR * np.sqrt(np.maximum(square, 0.0))
 
 
 def _apart(column: Array, past: Tally, j: int) -> list[OddEntry]:
@@ -72,17 +72,20 @@ def _apart(column: Array, past: Tally, j: int) -> list[OddEntry]:
     if len(past.low):
         low, high, total, count = past.low[j], past.high[j], past.total[j], past.rows
         middle = 0.5 * (low + high)
-    outwards = np.argsort(np.abs(column - middle), kind="stable")
+    away, few = np.abs(column - middle), max(1, int(FEW * len(column)))
+    apart = np.argpartition(away, len(column) - few)
+    inner, outwards = column[apart[:-few]], apart[-few:][np.argsort(away[apart[-few:]])]
     entries = column[outwards]
-    lows = np.minimum.accumulate(np.append(low, entries))[:-1]  # of all nearer ones
-    highs = np.maximum.accumulate(np.append(high, entries))[:-1]
-    room = WIDTHS * (highs - lows)
-    beyond = ((entries > highs + room) | (entries < lows - room)) & (room > 0.0)
-    beyond[: len(column) - max(1, int(FEW * len(column)))] = False
+    low, high = np.min(inner, initial=low), np.max(inner, initial=high)
+    lows = np.minimum.accumulate(np.append(low, entries))  # of all nearer ones
+    highs = np.maximum.accumulate(np.append(high, entries))
+    room = WIDTHS * (highs - lows)[:-1]
+    beyond = ((entries > highs[:-1] + room) | (entries < lows[:-1] - room)) & (room > 0.0)
     if not beyond.any():
         return []
     k = int(np.argmax(beyond))
-    facts = (total + entries[:k].sum()) / (count + k), float(lows[k]), float(highs[k])
+    total, count = total + inner.sum() + entries[:k].sum(), count + len(inner) + k
+    facts = float(total) / count, float(lows[k]), float(highs[k])
     return [OddEntry(int(i), j, float(column[i]), *facts) for i in outwards[k:]]
 
 
