@@ -61,7 +61,8 @@ def _far(X: Array, seen: Tally) -> NDArray[np.bool_]:
     mean = seen.total / len(X)
     square = np.einsum("ij,ij->j", X, X, dtype=np.float64) / len(X)
     square -= (1.0 + ROUNDING) * np.square(mean)
-    return np.maximum(seen.high - mean, mean - seen.low) > FAR * np.sqrt(np.maximum(square, 0.0))
+    far = np.maximum(seen.high - mean, mean - seen.low) > FAR * np.sqrt(np.maximum(square, 0.0))
+    return np.asarray(far)
 
 
 def _apart(column: Array, past: Tally, j: int) -> list[OddEntry]:
