@@ -49,8 +49,8 @@ def test_dirty_entries_cost_their_rows_and_no_more(size):
     X, y = rows()
     model = streamed(MiniAMPRegressor(), X, y, size)
     clean = streamed(MiniAMPRegressor(), *rows(dirty=False), size)
-    # Standard deviations of the coefficients are 0.5/sqrt(400) = 0.025; without this they were off
-    # by 40 of them.
+    # Standard deviations of the coefficients are 0.5/sqrt(400) = 0.025. With entries as they come
+    # one of them is off by 1.98, and the noise is 22 times as large.
     np.testing.assert_allclose(model.coef_, clean.coef_, atol=0.02)
     assert model.noise_ == pytest.approx(clean.noise_, rel=0.1)
     assert {(row, feature) for row, feature, _ in entries(model)} == set(DIRT)
@@ -74,8 +74,14 @@ def test_what_was_done_is_told_once():
 
 
 @quiet
-@pytest.mark.parametrize(("classes", "size"), [(2, 40), (2, ROWS), (3, ROWS)])
-def test_labels_are_learned_beside_dirty_entries(classes, size):
+@pytest.mark.parametrize(
+    ("classes", "size", "most"), [(2, 40, 1.1), (2, ROWS, 1.1), (3, 40, 1.7), (3, ROWS, 1.1)]
+)
+def test_labels_are_learned_beside_dirty_entries(classes, size, most):
+    """With entries as they come losses are 3.5 to 3.7 times those on clean rows.
+
+    Three classes in batches of 40 keep an entry of the second one, whose label tells too little.
+    """
     X, y = rows(dirty=False, targets=3)
     labels = (y[:, 0] > 0.0).astype(int) if classes == 2 else np.digitize(y[:, 0], [-1.0, 1.0])
     dirty, rng = X.copy(), np.random.default_rng(1)
@@ -90,7 +96,7 @@ def test_labels_are_learned_beside_dirty_entries(classes, size):
         chances = streamed(MiniAMPClassifier(), X, labels, size, **kwargs).predict_proba(new)
         return -np.mean(np.log(chances[np.arange(ROWS), test]))
 
-    assert loss(dirty) < 1.1 * loss(X)  # 1.5 times as large without
+    assert loss(dirty) < most * loss(X)
 
 
 @pytest.mark.parametrize("size", [1, 50, ROWS])
@@ -115,7 +121,7 @@ def test_a_dirty_entry_sets_neither_range_nor_unit():
     old, new = clean._state, model._state
     np.testing.assert_allclose(
         new.units.scale, old.units.scale, rtol=0.05
-    )  # it was 1,000 times as large
+    )  # it was 1,270 times as large
     np.testing.assert_allclose(new.units.centre, old.units.centre, atol=0.05)
     assert (new.tally.high == old.tally.high).all()
     assert new.tally.replaced.tolist() == [0.0, 1.0, 0.0, 0.0, 0.0]
