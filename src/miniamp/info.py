@@ -61,11 +61,6 @@ class Outlier(NamedTuple):
             f"off ({self.expected:.4g} expected)"
         )
 
-    def in_units(self, centre: float, scale: float) -> Outlier:
-        """The same for targets of this zero and unit."""
-        y, expected = (centre + scale * v for v in (self.received, self.expected))
-        return self._replace(received=y, expected=expected)
-
 
 class OddEntry(NamedTuple):
     """An entry of X far from all others of its feature, which its target speaks against."""
@@ -80,10 +75,6 @@ class OddEntry(NamedTuple):
     def __str__(self) -> str:
         others = f"all others are between {self.low:.4g} and {self.high:.4g}"
         return f"row {self.row}: x{self.feature}={self.received:.4g}, where {others}"
-
-    def in_units(self, centre: float, scale: float) -> OddEntry:
-        """The same: those units are not of features."""
-        return self
 
 
 class Adaptation(NamedTuple):
@@ -104,22 +95,17 @@ class Adaptation(NamedTuple):
     outlier: Outlier | OddEntry | None = None  #: which row or entry, where it is about one
 
     def __str__(self) -> str:
+        why = "no solution was found for these rows"
+        if np.isfinite(self.factor):
+            why = f"squared residuals {self.factor:.3g} times as large as expected"
         return {
             "row": f"{self.outlier}; counted {self.factor:.2g} times",
             "entry": f"{self.outlier}; read as {getattr(self.outlier, 'used', np.nan):.4g}",
             "noise": f"the batch contradicts the past; absorbed with {self.factor:.3g} times the "
             "noise",
             "forgotten": f"the stream has changed; {self.factor:.3g} of the past was kept",
-            "skipped": f"{self._why}; skipped",
+            "skipped": f"{self.outlier or why}; skipped",
         }[self.kind]
-
-    @property
-    def _why(self) -> str:
-        if self.outlier is not None:
-            return str(self.outlier)
-        if np.isfinite(self.factor):
-            return f"squared residuals {self.factor:.3g} times as large as expected"
-        return "no solution was found for these rows"
 
 
 @dataclass(frozen=True, slots=True)

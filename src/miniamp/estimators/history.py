@@ -13,7 +13,7 @@ from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.designs import Design
 from miniamp.errors import MiniampError
-from miniamp.info import Adaptation
+from miniamp.info import Adaptation, Outlier
 from miniamp.learning import Model
 from miniamp.parametric import Parametric
 from miniamp.priors import ScalarPrior
@@ -323,7 +323,10 @@ def conflict_entry(done: Adaptation, centre: float, scale: float) -> Conflict:
     found: Conflict = {"kind": done.kind, "factor": done.factor, "message": str(done)}
     if done.outlier is None:
         return found
-    outlier = done.outlier.in_units(centre, scale)
+    outlier = done.outlier
+    if isinstance(outlier, Outlier):
+        y, expected = (centre + scale * v for v in (outlier.received, outlier.expected))
+        outlier = outlier._replace(received=y, expected=expected)
     message = str(done._replace(outlier=outlier))
     return cast(Conflict, {**found, "message": message, **outlier._asdict()})
 

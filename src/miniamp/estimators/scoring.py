@@ -152,7 +152,7 @@ def _score_target(y: Array, predicted: RowPrediction) -> Entry:
         usual = one.log_partition(z, z, v) - average
         surprises, spread = fall / usual, float(variance[0] / usual[0] ** 2)
     inside = ratio <= np.square(predicted.quantile(0.5 + LEVEL / 2.0))
-    each = np.array([density + heavier(ratio, df), square, var, surprises, inside, square**2])
+    each = np.array([density + _heavier(ratio, df), square, var, surprises, inside, square**2])
     score, error, expected, surprise, coverage, fourth = (each.sum(axis=1) / len(y)).tolist()
     return {
         "task": "regression",
@@ -206,7 +206,7 @@ def score_reweighted(Y: Array, predicted: list[RowPrediction]) -> Entry:
     return entry
 
 
-def heavier(ratio: Array, df: Array) -> Array:
+def _heavier(ratio: Array, df: Array) -> Array:
     """Log-density of a Student t over that of a Gaussian, at squared residuals over variances."""
     if df.min() >= MOST_DF:
         return np.zeros_like(ratio)

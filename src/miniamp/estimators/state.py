@@ -130,10 +130,8 @@ class FitState:
         rows = rows.normalised()
         tally = self.tally.seeing(rows.X)
         found = outliers.suspects(rows.X, self.tally, tally)
-        if found is not None:
-            known = None if self.frame is None else self._but(tally=Tally()).predictions
-            rows = outliers.repaired(rows, found, self._judge, known, self.settings.on_conflict)
-            tally = outliers.seeing(self.tally, rows)
+        if found:
+            rows, tally = outliers.repaired(rows, found, self.tally, self._judge)
         start, design = self._framed(rows)
         return start._learned(design, rows, tally)
 
@@ -146,28 +144,29 @@ class FitState:
             start = self._started(frame, rows.Y, rows.weights, sparse=issparse(rows.X))
         else:
             # Units follow the rows where the prior is learned.
-            follow, known = self.settings.scaling, self.frame
             swept = self.settings.solver == "amp"
-            frame, design = known.framing(rows.X, intercept, follow, swept=swept)
-            factor = known.stretch(frame, intercept=intercept)
-            start = self.mapped(
-                lambda m: replace(m, posterior=m.posterior.stretched(factor)),
-                frame=frame,
-                waiting=None,
+            frame, design = self.frame.framing(
+                rows.X, intercept, self.settings.scaling, swept=swept
             )
+            factor = self.frame.stretch(frame, intercept=intercept)
+            start = self.mapped(lambda m: replace(m, posterior=m.posterior.stretched(factor)))
+            start = start._but(frame=frame, waiting=None)
         return start, design
 
-    def _judge(self, others: Rows) -> Callable[[Array], list[RowPrediction]]:
-        """Predictions by a model that has learned from these rows too."""
-        start, design = self._framed(others)
-        Y, settings = start._standardised(others.Y), replace(self.settings, on_conflict="adapt")
-        models, _ = targets.absorbed(start.models, settings, design, Y, others)
-        return start._but(models=tuple(models), tally=Tally()).predictions
+    def _judge(self, others: Rows) -> outliers.Judge:
+        """Log-probabilities of targets by a model that has learned from these rows too."""
+        belief = self._but(tally=Tally())
+        if len(others):
+            start, design = self._framed(others)
+            Y, settings = start._standardised(others.Y), replace(self.settings, on_conflict="adapt")
+            models, _ = targets.absorbed(start.models, settings, design, Y, others)
+            belief = start._but(models=tuple(models), tally=Tally())
+        return lambda X, Y: self.settings.score(Y, belief.predictions(X))["score"]
 
-    def mapped(self, change: Callable[[Model], Model], **parts: object) -> FitState:
-        """The state whose models are changed, those of other candidates too, and these parts."""
+    def mapped(self, change: Callable[[Model], Model]) -> FitState:
+        """The state whose models are changed, those of other candidates too."""
         others = tuple(one._replace(models=tuple(map(change, one.models))) for one in self.others)
-        return self._but(models=tuple(map(change, self.models)), others=others, **parts)
+        return self._but(models=tuple(map(change, self.models)), others=others)
 
     def _but(self, **changes: object) -> FitState:
         """This state with other fields: `replace` takes five times as long, at each batch."""
@@ -316,8 +315,7 @@ class FitState:
     @property
     def rows_seen(self) -> int:
         """Number of rows, with those that wait."""
-        waiting = self.waiting
-        return self.rows + (0 if waiting is None else waiting.count)
+        return self.rows + (0 if self.waiting is None else self.waiting.count)
 
     @property
     def noise(self) -> Array:

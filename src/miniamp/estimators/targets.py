@@ -92,6 +92,9 @@ def absorbed(
     if rows.repaired and settings.on_conflict == "skip":
         why = tuple(Adaptation("skipped", 0.0, entry) for entry in rows.repaired)
         return [_as_saved(model) for model in models], [_left_out("", why)]
+    if rows.repaired and settings.on_conflict == "raise" and rows.calls == 1:
+        # Of first rows that came in several calls it would be about an earlier one.
+        raise ConflictError("X", str(rows.repaired[0]), "entries like all others")
     together = joint(models)
     if together is not None:
         with blas_threads(design.shape):

@@ -20,7 +20,6 @@ from miniamp.evidence.linear import (
     NO_TILT,
     QUIETEST,
     TINY,
-    Joint,
     RowSites,
     Sites,
     covariance_times,
@@ -140,8 +139,10 @@ class RobustBatch(DrawnRows[RobustState]):
             before = Moments(space.belief.centre, space.belief.site.var)
             covariance = JointSolution.of(space.belief.lower, space.belief.linear).times
         else:
-            (sites, past), exact, before = _past(belief), belief.prior.is_gaussian, belief.moments
-            volume = 0.0 if past is None else past.volume
+            sites, exact, past = _sites(belief), belief.prior.is_gaussian, None
+            if belief.remembered is not None:
+                past = known(belief, sites if exact else sites_of(belief))
+            before, volume = belief.moments, 0.0 if past is None else past.volume
             rows = self.design if self._dual(belief) else self._held
             omega, V = moments_of(belief, rows, past)
             covariance = partial(covariance_times, sites, past)
@@ -196,9 +197,10 @@ class RobustBatch(DrawnRows[RobustState]):
         mass = float(np.sum(rows)) + self._repeated() - 0.5 * volume
         if state.exact:
             return mass + 0.5 * state.past
-        base, (sites, past) = belief.remembering(None), _past(belief)
+        base, sites = belief.remembering(None), _sites(belief)
         before = base.log_partition()
-        if past is not None:
+        if belief.remembered is not None:
+            past = known(belief, sites)
             before = log_mass(base, sites, past.field) - 0.5 * past.volume
         return mass + log_mass(base, solution.sites, solution.field) - before
 
@@ -312,16 +314,16 @@ def solves_on_rows(design: Design) -> bool:
     return M < N and design.filled < SPARSE
 
 
-def _past(belief: Posterior) -> tuple[Sites, Joint | None]:
-    """The sites behind a belief, which share their scale, and the Gaussian of its remembered rows.
+def _sites(belief: Posterior) -> Sites:
+    """The sites of a belief, which share their scale.
 
-    Relative scales are the prior's and the tilt's, the rest is what these rows said.
+    Relative scales are the prior's and the tilt's, the rest is what remembered rows said.
     """
-    base, remembered = belief.remembering(None), belief.remembered
+    base, seen = belief.remembering(None), belief.remembered
     sites = sites_of(base)
-    if remembered is not None and not base.prior.is_gaussian:
-        sites = match_in_common(base, remembered.field, sites)[1]
-    return sites, None if remembered is None else known(belief, sites)
+    if seen is None or base.prior.is_gaussian:
+        return sites
+    return match_in_common(base, seen.field, sites)[1]
 
 
 def _accepted(belief: Posterior, step: RobustStep) -> RobustStep:
