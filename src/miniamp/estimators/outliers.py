@@ -19,11 +19,9 @@ from numpy.typing import NDArray
 
 from miniamp.arrays import Array
 from miniamp.estimators.rows import Matrix, Rows
-from miniamp.estimators.scoring import Tally
+from miniamp.estimators.scoring import FAR_WIDTHS, Tally
 from miniamp.info import OddEntry
 
-#: An entry is suspect that is so many widths of its feature's range away from that range.
-WIDTHS = 2.0
 #: In first rows only features are looked at that have an entry so many standard deviations off: all
 #: with up to 3 % of suspect entries, and of Gaussian ones few.
 FAR = 4.5
@@ -42,17 +40,10 @@ Judge: TypeAlias = Callable[[Array, Array], float]
 
 
 def suspects(X: Matrix, past: Tally, now: Tally) -> list[OddEntry]:
-    """The suspect entries of rows, after those of one tally, with which it becomes another.
-
-    None in most batches, for the price of a comparison per feature.
-    """
+    """The suspect entries of rows, after those of one tally, with which it becomes another."""
     if not isinstance(X, np.ndarray):
         return []
-    if len(past.low):
-        room = WIDTHS * (past.high - past.low)
-        odd = ((now.high > past.high + room) | (now.low < past.low - room)) & (room > 0.0)
-    else:
-        odd = _far(X, now)
+    odd = now.widens(past) if len(past.low) else _far(X, now)
     return [entry for j in np.flatnonzero(odd) for entry in _apart(X[:, j], past, int(j))]
 
 
@@ -80,7 +71,7 @@ def _apart(column: Array, past: Tally, j: int) -> list[OddEntry]:
     low, high = np.min(inner, initial=low), np.max(inner, initial=high)
     lows = np.minimum.accumulate(np.append(low, entries))  # of all nearer ones
     highs = np.maximum.accumulate(np.append(high, entries))
-    room = WIDTHS * (highs - lows)[:-1]
+    room = FAR_WIDTHS * (highs - lows)[:-1]
     beyond = ((entries > highs[:-1] + room) | (entries < lows[:-1] - room)) & (room > 0.0)
     if not beyond.any():
         return []
@@ -91,17 +82,20 @@ def _apart(column: Array, past: Tally, j: int) -> list[OddEntry]:
 
 
 def repaired(
-    rows: Rows, found: list[OddEntry], past: Tally, judge: Callable[[Rows], Judge]
+    rows: Rows, past: Tally, now: Tally, judge: Callable[[Rows], Judge]
 ) -> tuple[Rows, Tally]:
     """The rows in which less likely entries are replaced, and the tally after them.
 
     As the `judge` tells that has learned from all other rows. Only entries that their targets speak
     for widen the range of their feature.
     """
+    found = suspects(rows.X, past, now)
+    if not found:
+        return rows, now
     where, places = [entry.row for entry in found], [entry.feature for entry in found]
     rest = np.setdiff1d(np.arange(len(rows)), where)
     if not past.rows and 2 * len(rest) < len(rows):
-        return rows, past.seeing(rows.X)  # nothing can judge them
+        return rows, now  # nothing can judge them
     score, X = judge(replace(rows.at(rest), calls=rows.calls)), np.array(rows.X)
     X[where, places] = [entry.used for entry in found]
     came, moved = (np.array([score(x[[i]], rows.Y[[i]]) for i in where]) for x in (rows.X, X))
@@ -126,7 +120,7 @@ def readable(X: Matrix, tally: Tally) -> Matrix:
     if not len(where) or not isinstance(X, np.ndarray):
         return X
     part, low, high = X[:, where], tally.low[where], tally.high[where]
-    room = WIDTHS * (high - low)
+    room = FAR_WIDTHS * (high - low)
     far = (part > high + room) | (part < low - room)
     if not far.any():
         return X

@@ -52,6 +52,8 @@ QUANTILE_BINS, PROBABILITY_BINS = 20, 10
 VALUE_BINS, WIDEST_VALUE = 32, 4.0
 #: Bins of log-odds, between so many either side of zero: probabilities of 3e-4 and less are one.
 ODDS_BINS, WIDEST_ODDS = 80, 8.0
+#: An entry so many widths of its feature's range away from that range is far from all others.
+FAR_WIDTHS = 2.0
 #: Scores of several targets that are averaged. Targets may depend on each other, so that standard
 #: deviations do not shrink with their number.
 AVERAGED = ("error", "error_std", "expected_error", "surprise", "surprise_std", "coverage")
@@ -311,6 +313,12 @@ class Tally:
             np.add.at(total, X.indices, X.data)
         new = {"low": low, "high": high, "total": total, "rows": self.rows + M}
         return Tally(**{**vars(self), **new})  # `replace` takes three times as long
+
+    def widens(self, past: Tally) -> NDArray[np.bool_]:
+        """Which features reach far beyond the range that they had in a tally before."""
+        room = FAR_WIDTHS * (past.high - past.low)
+        beyond = (self.high > past.high + room) | (self.low < past.low - room)
+        return np.asarray(beyond & (room > 0.0))
 
     def scored(
         self, Y: Array, predicted: list[RowPrediction], centre: Array, scale: Array

@@ -129,9 +129,8 @@ class FitState:
         """The state that has learned from these rows."""
         rows = rows.normalised()
         tally = self.tally.seeing(rows.X)
-        found = outliers.suspects(rows.X, self.tally, tally)
-        if found:
-            rows, tally = outliers.repaired(rows, found, self.tally, self._judge)
+        if not issparse(rows.X) and (self.frame is None or tally.widens(self.tally).any()):
+            rows, tally = outliers.repaired(rows, self.tally, tally, self._judge)
         start, design = self._framed(rows)
         return start._learned(design, rows, tally)
 
@@ -144,10 +143,8 @@ class FitState:
             start = self._started(frame, rows.Y, rows.weights, sparse=issparse(rows.X))
         else:
             # Units follow the rows where the prior is learned.
-            swept = self.settings.solver == "amp"
-            frame, design = self.frame.framing(
-                rows.X, intercept, self.settings.scaling, swept=swept
-            )
+            follow, swept = self.settings.scaling, self.settings.solver == "amp"
+            frame, design = self.frame.framing(rows.X, intercept, follow, swept=swept)
             factor = self.frame.stretch(frame, intercept=intercept)
             start = self.mapped(lambda m: replace(m, posterior=m.posterior.stretched(factor)))
             start = start._but(frame=frame, waiting=None)
