@@ -28,6 +28,11 @@ class Moments(NamedTuple):
     mean: Array
     var: Array
 
+    @property
+    def power(self) -> float:
+        """Mean square of the coefficients: the power of the signal."""
+        return float(np.mean(np.square(self.mean) + self.var))
+
 
 class Prior(Protocol):
     """What a belief and its evidence ask of a prior; `miniamp.priors` has one per file."""

@@ -7,7 +7,6 @@ on each batch before it was learned from, and theory tells what to expect of ind
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -15,7 +14,7 @@ from typing import cast
 import numpy as np
 
 from miniamp.errors import MiniampWarning, typed
-from miniamp.estimators.history import Entry, History, column
+from miniamp.estimators.history import Entry, History, column, pooled
 
 #: Findings are about at least so many batches and rows, the latest ones.
 BATCHES, ROWS = 5, 200
@@ -194,17 +193,23 @@ def _conflicts(history: History) -> Iterator[Finding]:
     if found and not _forgotten(history[-1]):
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         entry = "used" in found[0]  # one of X, whatever the noise and the past are
-        noisy = ". The noise may be larger than the one given: try {noise=learn}"
-        given = noisy if not history[-1].get("noise_learned", True) else ""
-        changed = "" if entry else given + ". If the stream has changed, use {forget=auto}"
-        skips = found[0]["kind"] == "skipped"
+        noisy = " The noise may be larger than the one given: try {noise=learn}."
+        given = "" if entry or history[-1].get("noise_learned", True) else noisy
+        changed = "" if entry else _if_it_changes(history[-1])
+        skips = (
+            "" if found[0]["kind"] == "skipped" else " {on_conflict=skip} leaves such batches out."
+        )
         yield Finding(
             "conflict",
             f"{'An entry of X' if entry else 'A batch'} contradicts what was learned before: "
             f"{found[0]['message']}{more}.",
-            f"Check these rows{changed}"
-            + ("." if skips else "; {on_conflict=skip} leaves it out."),
+            f"Check these rows.{given}{changed}{skips}",
         )
+
+
+def _if_it_changes(entry: Entry) -> str:
+    """The advice to forget, unless that is learned already."""
+    return "" if entry.get("forget_learned") else " If the stream has changed, use {forget=auto}."
 
 
 def _collapse(history: History) -> Iterator[Finding]:
@@ -255,18 +260,8 @@ def _window(history: Sequence[Entry], before: int = 0) -> list[Entry]:
     return []
 
 
-def _pooled(entries: Sequence[Entry], name: str) -> tuple[float, float]:
-    """Mean over the rows of what was recorded for each batch, and its standard deviation."""
-    # A window has a handful of entries: sums of floats take a fifth of the time of arrays.
-    columns = [[cast("dict[str, float]", e)[key] for e in entries] for key in (name, f"{name}_std")]
-    rows = [entry["rows"] for entry in entries]
-    total = float(sum(rows))
-    mean, spread = (map(operator.mul, rows, values) for values in columns)
-    return sum(mean) / total, math.hypot(*spread) / total
-
-
 def _error_bars(recent: list[Entry]) -> list[Finding]:
-    surprise, std = _pooled(recent, "surprise")
+    surprise, std = pooled(recent, "surprise")
     last = recent[-1]
     numbers = last["task"] == "regression"
     given = numbers and not last["noise_learned"]
@@ -276,7 +271,7 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
     if given and (large or small):
         says, about = "the channel", ""
         if "noise_var" in last:
-            off = _pooled(recent, "error")[0] - float(np.mean(column(recent, "expected_error")))
+            off = pooled(recent, "error")[0] - float(np.mean(column(recent, "expected_error")))
             about = f", or about {max(last['noise_var'] + off, 0.0):.2g}"
             says = f"{{noise={last['noise_var']:.3g}}}"
         return [
@@ -288,11 +283,12 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
             )
         ]
     what = "squared residuals are" if numbers else "the Brier score is"
+    more = " Else give it more {memory}, {solver=robust} or larger batches."
+    more = "" if last["solver"] == "exact" else more  # nothing is lost there
     finding = Finding(
         "overconfidence",
         f"The model is too sure of itself: {what} {surprise:.2g} times what it predicted.",
-        "If rows come more than once, drop the copies. Else give it more {memory}, {solver=robust} "
-        "or larger batches; if the stream changes with time, {forget=auto}.",
+        f"If rows come more than once, drop the copies.{more}{_if_it_changes(last)}",
     )
     return [finding] if large else []
 
@@ -311,8 +307,8 @@ def _overall(history: History, r2: float | None) -> Iterator[Finding]:
         yield Finding(
             "useless",
             f"Predictions of rows, before they were learned from, are {' and '.join(seen)}.",
-            "If the rows are sorted, shuffle them. If what they say changes with time, use "
-            "{forget=auto}, or leave out features that grow without end.",
+            "If the rows are sorted, shuffle them. Leave out features that grow without end."
+            + _if_it_changes(history[-1]),
         )
 
 
@@ -337,11 +333,11 @@ def _outliers(recent: list[Entry]) -> list[Finding]:
 def _drift(recent: list[Entry], before: list[Entry]) -> list[Finding]:
     if not before:
         return []
-    now, now_std = _pooled(recent, "error")
-    then, then_std = _pooled(before, "error")
+    now, now_std = pooled(recent, "error")
+    then, then_std = pooled(before, "error")
     if not (now > GROWN * then and now - then > SIGMAS * math.hypot(now_std, then_std)):
         return []
-    surprise, surprise_std = _pooled(recent[-BATCHES:], "surprise")
+    surprise, surprise_std = pooled(recent[-BATCHES:], "surprise")
     if not surprise > 1.0 + SIGMAS * surprise_std:
         return []
     seen = f"The stream has changed: its prediction error was {then:.3g} and is {now:.3g}."

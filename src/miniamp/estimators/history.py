@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypedDict, cast, overload
 
@@ -351,3 +352,13 @@ def entry_line(entry: Entry) -> str:
         f"batch {entry['batch'] + 1}: {entry['rows']} rows, {entry['iterations']} iterations "
         f"({entry['solver']}){error}"
     )
+
+
+def pooled(entries: Sequence[Entry], name: str) -> tuple[float, float]:
+    """Mean over the rows of what was recorded for each batch, and its standard deviation."""
+    # A window has a handful of entries: sums of floats take a fifth of the time of arrays.
+    columns = [[cast("dict[str, float]", e)[key] for e in entries] for key in (name, f"{name}_std")]
+    rows = [entry["rows"] for entry in entries]
+    total = float(sum(rows))
+    mean, spread = (map(operator.mul, rows, values) for values in columns)
+    return sum(mean) / total, math.hypot(*spread) / total

@@ -11,21 +11,24 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from miniamp import checks
+from miniamp import channels, checks
 from miniamp.arrays import Array
 from miniamp.errors import InvalidTypeError
 from miniamp.estimators.base import StreamingEstimator
 from miniamp.estimators.history import History
 from miniamp.estimators.rows import GROUP
+from miniamp.estimators.settings import LABELS, ModelSettings
 from miniamp.estimators.state import FitState
-from miniamp.estimators.targets import of_two
-from miniamp.evidence import Frame
+from miniamp.evidence import Frame, InformationPosterior
 from miniamp.learning import Model
 from miniamp.posterior import Posterior
 from miniamp.streams.parallel import MergeWarning, together
 from miniamp.tilt import Remembered, Tilt
 
 E = TypeVar("E", bound=StreamingEstimator)
+
+#: A probit score is so many times smaller than the logistic one with nearly the same probabilities.
+PROBIT_TO_LOGIT = 1.7
 
 
 def merge(a: E, b: E) -> E:
@@ -284,7 +287,7 @@ def with_classes(state: FitState, classes: int) -> FitState:
         models = tuple(
             image
             for m in models
-            for image in (of_two(m, state.settings) if join else (_mirrored(m), m))
+            for image in (_of_two(m, state.settings) if join else (_mirrored(m), m))
         )
     if models:
         models += tuple(_unseen(models[0]) for _ in range(targets - len(models)))
@@ -342,3 +345,21 @@ def _unseen(like: Model) -> Model:
     """A model that has seen nothing, with hyper-parameters as learned so far."""
     belief = Posterior(like.posterior.prior, like.posterior.size, memory=like.posterior.memory)
     return Model(belief, like.channel, like.batches)
+
+
+def _of_two(model: Model, settings: ModelSettings) -> tuple[Model, Model]:
+    """The joint posterior of two classes, from the model of the second against the first.
+
+    The difference d of their scores is known as exp(-Pd^2/2 + bd). Half of it is put on each: the
+    scores +-d/2 with the precision 2P, so that the variances of both add up to that of d.
+    """
+    unit = PROBIT_TO_LOGIT if settings.channel == LABELS else 1.0
+    known = InformationPosterior.of(model.posterior).stretched(unit)
+    prior = known.prior.rescaled(unit / np.sqrt(2.0))
+    two = [
+        InformationPosterior(prior, known.size, 2.0 * known.products, sign * known.linear)
+        for sign in (-1.0, 1.0)
+    ]
+    channel = channels.Softmax()
+    before, after = (Model(one, channel, model.batches, model.scale_known) for one in two)
+    return before, after

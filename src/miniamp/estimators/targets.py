@@ -20,7 +20,7 @@ from miniamp.errors import ConflictError, ConflictWarning
 from miniamp.estimators.history import prior_of
 from miniamp.estimators.rows import Matrix, Rows
 from miniamp.estimators.scoring import RowPrediction
-from miniamp.estimators.settings import LABELS, ModelSettings
+from miniamp.estimators.settings import ModelSettings
 from miniamp.evidence import (
     AutoBatch,
     ExactBatch,
@@ -43,8 +43,6 @@ from miniamp.model import guessed
 #: Noise that is given as less than this part of the mean square of y is as good as none: of such
 #: rows the products have too few digits.
 QUIETEST = 1e-8
-#: A probit score is so many times smaller than the logistic one with nearly the same probabilities.
-PROBIT_TO_LOGIT = 1.7
 
 #: Labels of up to so many features keep all products of their rows, whatever solver="auto" finds of
 #: them: beyond, an iteration on 256 remembered rows beside 1000 new ones takes fewer operations.
@@ -383,21 +381,3 @@ def _with_scale(
     top = best + np.clip(0.5 * (above - below) / bend, -0.5, 0.5)
     known = bend / np.log(2.0) ** 2 - SCALE_KNOWN
     return replace(belief.with_prior(prior.rescaled(2.0**top)), scale_known=known)
-
-
-def of_two(model: Model, settings: ModelSettings) -> tuple[Model, Model]:
-    """The joint posterior of two classes, from the model of the second against the first.
-
-    The difference d of their scores is known as exp(-Pd^2/2 + bd). Half of it is put on each: the
-    scores +-d/2 with the precision 2P, so that the variances of both add up to that of d.
-    """
-    unit = PROBIT_TO_LOGIT if settings.channel == LABELS else 1.0
-    known = InformationPosterior.of(model.posterior).stretched(unit)
-    prior = known.prior.rescaled(unit / np.sqrt(2.0))
-    two = [
-        InformationPosterior(prior, known.size, 2.0 * known.products, sign * known.linear)
-        for sign in (-1.0, 1.0)
-    ]
-    channel = channels.Softmax()
-    before, after = (Model(one, channel, model.batches, model.scale_known) for one in two)
-    return before, after

@@ -392,11 +392,6 @@ def check_columns(design: Design, belief: Posterior) -> None:
 
 def relative_change(new: Moments, old: Moments) -> float:
     """Mean absolute change of the means, relative to the signal's scale as now believed."""
-    scale = np.sqrt(power(new))
+    scale = np.sqrt(new.power)
     change = float(np.mean(np.abs(new.mean - old.mean)))
     return change / scale if scale > 0.0 else change
-
-
-def power(moments: Moments) -> float:
-    """Mean square of the coefficients under a belief: the signal's power."""
-    return float(np.mean(np.square(moments.mean) + moments.var))

@@ -22,7 +22,6 @@ from miniamp.evidence.base import (
     MemoryT,
     blind,
     check_columns,
-    power,
     ratio,
     relative_change,
 )
@@ -294,7 +293,7 @@ def updated(belief: Posterior, estimate: Moments, sweep: Sweep) -> Update:
         tilt = Tilt(sweep.curvature, sweep.pull + sweep.curvature * estimate.mean)
         new = belief.tilted(tilt).moments
         change = relative_change(new, estimate)
-        return Update(tilt, new, change, power(new), float(np.mean(new.var)))
+        return Update(tilt, new, change, new.power, float(np.mean(new.var)))
     from miniamp.evidence import kernels  # only now: the compiler is slow to import
 
     B, mean, var = (np.empty(belief.size) for _ in range(3))

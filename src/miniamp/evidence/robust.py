@@ -58,8 +58,9 @@ ROWS_ENOUGH = 1e-2
 #: then stand for each other, which an average over all does not see.
 WIDER = 2.0
 #: A step that has not converged is no answer if it makes the belief so much wider than before, or
-#: its mean square so much larger: one went from 1e-9 to 0.14, another's means to 1e11.
-RISEN = 10.0
+#: its mean square so much larger: one went from 1e-9 to 0.14, another's means to 1e11. On the way
+#: few coefficients may be surprising.
+RISEN, RUN_AWAY = 10.0, 1e4
 #: Rows with fewer stored entries than this share are solved as they are, not as a dense matrix.
 SPARSE = 0.25
 
@@ -189,11 +190,8 @@ class RobustBatch(DrawnRows[RobustState]):
             spread, off = 1.0 + precision * V, np.square(target - root * omega)
             rows = self.channel.log_partition(self.y, omega, V)
             rows = rows + 0.5 * (np.log(spread) + off / spread)
-        volume = (
-            solution.log_det
-            + float(np.sum(np.square(target - root * solution.scores)))
-            + solution.misfit
-        )
+        off = target - root * solution.scores
+        volume = solution.log_det + float(np.sum(np.square(off))) + solution.misfit
         mass = float(np.sum(rows)) + self._repeated() - 0.5 * volume
         if state.exact:
             return mass + 0.5 * state.past
@@ -330,7 +328,7 @@ def _accepted(belief: Posterior, step: RobustStep) -> RobustStep:
     """The step, in conflict where it has not converged and left the belief before it behind."""
     new, before = step.estimate, belief.mean_variance
     wider = np.mean(new.var) > RISEN * before
-    larger = np.mean(np.square(new.mean)) > RISEN * (np.mean(np.square(belief.mean)) + before)
+    larger = np.mean(np.square(new.mean)) > RUN_AWAY * (np.mean(np.square(belief.mean)) + before)
     return step._replace(health=np.inf) if (wider or larger) and not step.solved else step
 
 
