@@ -48,8 +48,8 @@ ALLOWED = tuple(f"{name}." for name in _RUFF["flake8-tidy-imports"]["banned-modu
 #: What `--check` enforces. Limits marked "now" are what the source has at present, not the goal:
 #: when the source gets better, lower them; raise none of them.
 LIMITS = {
-    "lines": 42_361,  # now; goal 30,800
-    "files": 204,  # now; goal 160, and 237 with all features
+    "lines": 42_128,  # now; goal 30,800
+    "files": 199,  # now; goal 160, and 237 with all features
     "long_files": 0,
     "cycles": 0,
     "any": 80,
@@ -58,7 +58,7 @@ LIMITS = {
     "hidden_imports": 0,
     "partial_fit_files": 20,
     "partial_fit_returns": 0,
-    "fit_files": 48,  # now; goal 25
+    "fit_files": 44,  # now; goal 25
     "fit_returns": 0,
     "fit_opens": 2,
 }

@@ -61,15 +61,3 @@ def test_gaussian_rows_are_decomposed_once(monkeypatch):
     assert len(made) == 1
     assert info.iterations > 5
     assert np.isfinite(belief.mean).all()
-
-
-def test_sites_in_common_are_at_least_as_sharp_as_prior_and_tilt(rng):
-    # Fields that leave every coefficient undecided between zero and not, which no average does:
-    # the sites once fell to a millionth of the fields, and their means ran away.
-    N, prior = 40, priors.GaussBernoulli(0.1)
-    base, A = Posterior(prior, N), np.full(N, 20.0)
-    field = Tilt(A, A * 0.55 * rng.choice([-1.0, 1.0], size=N))
-    moments, sites = match_in_common(base, field, Sites(1.0 / base.var, np.zeros(N)))
-    assert np.sum(moments.var) > np.sum(1.0 / (A + 1.0 / base.var))
-    np.testing.assert_allclose(sites.precision, 1.0 / base.var)
-    np.testing.assert_allclose((sites.linear + field.B) / (sites.precision + A), moments.mean)

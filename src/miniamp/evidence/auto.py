@@ -24,7 +24,8 @@ from miniamp.channels.base import Channel
 from miniamp.designs import Design
 from miniamp.evidence.base import DrawnRows
 from miniamp.evidence.batch import Batch
-from miniamp.evidence.robust import RobustBatch, solves_on_rows
+from miniamp.evidence.dual import Dual
+from miniamp.evidence.robust import RobustBatch
 from miniamp.info import Stop
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt
@@ -84,7 +85,7 @@ def choose(design: Design, *, solver: str = "auto", remembers: bool = False) -> 
         return SolverChoice("robust", "few rows")
     if design.shape[1] <= FEW_FEATURES:
         return SolverChoice("robust", "few features: the robust solver is cheap and exact there")
-    if solves_on_rows(design):
+    if Dual.suits(design):
         return SolverChoice("robust", "few entries per row: the robust solver is cheap there")
     excess, limit = correlation(design), RETURNING if remembers else TRUSTED
     reason = f"excess correlation of the rows {excess:.3f}, up to {limit:g} is independent"

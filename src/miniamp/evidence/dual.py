@@ -14,6 +14,9 @@ from miniamp.evidence.row_scores import OnRows, TiedRows
 from miniamp.posterior import Posterior
 from miniamp.tilt import Tilt
 
+#: Rows with fewer stored entries than this share are solved as they are, not as a dense matrix.
+SPARSE = 0.25
+
 
 class Dual:
     """Rows of a sparse design with a Gaussian site each, solved on the rows' side.
@@ -44,6 +47,12 @@ class Dual:
         #: What is known for the latest sites: their precision, Phi D Phi', Phi D linear.
         self._prepared: tuple[Sites, Array, Array] | None = None
         self._solved: DualSolution | None = None
+
+    @staticmethod
+    def suits(design: Design) -> bool:
+        """Whether rows are solved as they are, by the M x M products of sparse rows."""
+        M, N = design.shape
+        return M < N and design.filled < SPARSE
 
     def with_rows(self, rows: RowSites) -> Dual:
         """The same rows under other sites of their own."""

@@ -214,13 +214,11 @@ def match_in_common(belief: Posterior, field: Tilt, sites: Sites) -> tuple[Momen
     """Moments of the belief under the field of its rows, and `sites` times one factor.
 
     The factor with which the variances, each in units of its own site, add up to those of the
-    moments: one step of vector AMP, found by Newton's method from the factor 1. On average rows
-    leave no more variance than under a Gaussian prior of the same variance: the sites are at least
-    as sharp as prior and tilt, or few coefficients that stand for each other would run away.
+    moments: one step of vector AMP, found by Newton's method from the factor 1.
     """
     moments, shape, A = belief.tilted(field).moments, sites.precision, field.A
     total = float(np.sum(moments.var * shape))
-    least = 1.0 / float(np.max(belief.var * shape))
+    least = LOOSE * float(np.sum(A * shape) / np.sum(np.square(shape)))
     scale = 1.0
     for _ in range(STEPS):
         each = shape / (A + scale * shape)
