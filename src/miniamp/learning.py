@@ -28,7 +28,7 @@ FIRST_ROUNDS, ROUNDS = 12, 3
 #: A round that moves no hyper-parameter by more than this part of itself is the last, of the first
 #: batch and of a later one, which moves them by less than chance does: 200 labels leave a variance
 #: of the prior uncertain by 0.15.
-SETTLED, SETTLED_LATER = 0.01, 0.1
+SETTLED, SETTLED_LATER = 0.01, 0.05
 #: Steps of EM for the prior in a round, at fixed tilts: they cost one pass over N numbers each.
 PRIOR_STEPS = 5
 #: Steps of EM for the noise of the first batch, at fixed cavities: EM is slow where the noise is
