@@ -424,6 +424,7 @@ def test_sparse_coefficients_are_found_in_sparse_rows():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::miniamp.estimators.health.HealthWarning")  # of a batch skipped
 @pytest.mark.parametrize("seed", [0, 1])
 def test_sparse_rows_in_small_batches_do_not_run_away(seed):
     # 10 batches of 20 rows, 300 features, 6 of them used, memory for 40 rows. The solver ran away

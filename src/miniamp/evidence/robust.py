@@ -292,8 +292,8 @@ class RobustBatch(DrawnRows[RobustState]):
         if t >= careful or _growth(belief, new) < RISEN:
             return step
         # It has run away, as some sparse rows do at the usual step: from the start, with care.
-        new, again = self.start(belief)
-        again = again._replace(iterations=careful)
+        new, first = self.start(belief)
+        again = seen._replace(sites=first.sites, rows=first.rows, iterations=careful)
         return step._replace(estimate=new, memory=again, change=1.0, health=figure)
 
     def _checked(self, belief: Posterior, linear: Linear, step: RobustStep) -> RobustStep:
