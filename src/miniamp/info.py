@@ -63,7 +63,7 @@ class Outlier(NamedTuple):
 
 
 class OddEntry(NamedTuple):
-    """An entry of X far from all others of its feature, which its target speaks against."""
+    """An entry of X far from all others of its feature, which its target contradicts."""
 
     row: int  #: index within the batch, from 0
     feature: int

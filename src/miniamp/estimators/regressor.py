@@ -53,7 +53,7 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
         What to do with rows that contradict what was learned before. "adapt" uses what it can: a
         row far beyond its error bars is down-weighted, a batch that contradicts the past is
         absorbed with the noise it shows, or with less of the past where `forget` < 1; an entry of X
-        far from all others, which y speaks against, is read as the mean of its feature, then also
+        far from all others, which y contradicts, is read as the mean of its feature, then also
         in rows to predict (not of sparse rows, nor in exported models). "skip" leaves such a batch
         out, "raise" raises a ConflictError and leaves the estimator as it was. What
         was done is in `history_`, under "conflicts", and a HealthWarning is issued.
