@@ -75,7 +75,7 @@ class FactorScores:
                 total = values.size * np.log(2.0 * np.pi * noise)
                 self.log_null = -0.5 * float(total + self.square / (self.unit**2 * noise))
                 return
-            rows = channel if channel.shape in ((), (1,)) else _one_a_row(channel)
+            rows = channel if channel.shape in ((), (1,)) else _one_per_row(channel)
             self.J = weight[:, None] * rows.score(values)
             self.square = float(np.vdot(self.J, self.J))
             self.log_null = float(np.sum(rows.log_partition(values, 0.0, 0.0)))
@@ -244,7 +244,7 @@ def leading_columns(scores: FactorScores, rank: int, rng: np.random.Generator) -
 STARTS = {"noise": noise_start, "spectral": spectral_start, "kmeans++": kmeans_start}
 
 
-def _one_a_row(channel: Channel) -> Channel:
+def _one_per_row(channel: Channel) -> Channel:
     """The channel with hyper-parameters (N, 1), to meet a matrix row by row."""
     broad = object.__new__(type(channel))
     broad.__dict__.update(channel.__dict__)

@@ -11,7 +11,7 @@ from miniamp import checks
 from miniamp.absorb import Step
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
-from miniamp.channels.gaussian import NOISE_FLOOR, Gaussian
+from miniamp.channels.gaussian import NOISE_FLOOR
 from miniamp.designs.sequential import Columns, private
 from miniamp.evidence.base import DrawnRows, check_columns, relative_change
 from miniamp.evidence.batch import tilt_evidence
@@ -70,7 +70,8 @@ class MeanFieldBatch(DrawnRows[Fit]):
 
     def __init__(self, Phi: Given, y: Given, channel: Channel, *, learn_noise: bool = True) -> None:
         super().__init__(Phi, y, channel)
-        if not isinstance(channel, Gaussian) or channel.shape not in ((), (1,)):
+        noise = self.channel.gaussian_noise()
+        if noise is None or noise.size > 1:
             raise checks.refuse(
                 "channel",
                 repr(channel),
@@ -78,7 +79,7 @@ class MeanFieldBatch(DrawnRows[Fit]):
                 "use evidence.Batch for other channels",
             )
         self.learn_noise = learn_noise
-        self._least = max(float(channel.var.max()), NOISE_FLOOR)
+        self._least = max(float(noise.max()), NOISE_FLOOR)
 
     @cached_property
     def _columns(self) -> Columns:
@@ -110,7 +111,7 @@ class MeanFieldBatch(DrawnRows[Fit]):
         return tilt_evidence(belief, step) - 0.5 * rows
 
     def cavity(self, step: MeanFieldStep) -> tuple[Array, Array]:
-        """Refused: mean field knows no row without itself, and what it says of it is too sure."""
+        """Refused: mean field predicts no row without itself, and its error bars are too small."""
         raise checks.refuse(
             "solver",
             "evidence.MeanFieldBatch for learning.Learn with noise=True",
