@@ -12,7 +12,7 @@ from miniamp.channels.base import Channel
 from miniamp.theory.balance import Balance
 from miniamp.theory.limits import learning_curve
 from miniamp.theory.output import output_channel
-from miniamp.theory.potential import mutual_information, observation_entropy, reached
+from miniamp.theory.potential import mutual_information, observation_entropy
 from miniamp.theory.scalar import scalar_channel
 from miniamp.theory.spectrum import Spectrum
 
@@ -113,7 +113,7 @@ def expected_log_evidence(prior: Given, channel: Channel, alpha: Given, lam: Giv
     """
     alpha = checks.number("alpha", alpha, above=0.0)
     lam = checks.number("lam", lam, least=0.0)
-    mse = reached(Balance(prior, channel, lam), alpha, optimal=False).mse
+    mse = Balance(prior, channel, lam).reached(alpha)[1]
     scalar = scalar_channel(prior)
     both = float(mutual_information(prior, channel, mse, alpha, lam))
     noise = _noise_entropy(channel, scalar.power)
@@ -143,7 +143,7 @@ def y_mmse(prior: Given, channel: Channel, alpha: Given, lam: Given = 0.0) -> fl
     """
     alpha = checks.number("alpha", alpha, above=0.0)
     balance = Balance(prior, channel, checks.number("lam", lam, least=0.0))
-    mse = reached(balance, alpha, optimal=True).mse
+    mse = balance.reached(alpha, optimal=True)[1]
     return mse * (1.0 - mse * float(balance.output.delta(mse))) if mse > 0.0 else 0.0
 
 

@@ -8,16 +8,15 @@ import numpy as np
 from scipy.optimize import brentq
 
 from miniamp import checks
-from miniamp.absorb import Info, Stop, stream
+from miniamp.absorb import Info, Stop, absorb, stream
 from miniamp.arrays import Array, Given
 from miniamp.channels import Channel
 from miniamp.numerics.scales import LogTable
 from miniamp.priors import ScalarPrior
 from miniamp.theory.balance import Balance
-from miniamp.theory.curves import Curve
-from miniamp.theory.law import ConvergedBatch, Law, OptimalBatch, TypicalBatch
+from miniamp.theory.curves import NONE, Curve
+from miniamp.theory.law import AnyLaw, ConvergedBatch, Law, OptimalBatch, Typical, TypicalBatch
 from miniamp.theory.output import OutputChannel, output_channel
-from miniamp.theory.potential import batch_gain
 from miniamp.theory.scalar import WEAK, ScalarChannel, checked_prior, scalar_channel
 from miniamp.theory.spectrum import Spectrum
 
@@ -231,7 +230,7 @@ def offline_curve(
     alphas = _checked_alphas(alphas)
     balance = Balance(prior, channel, design=design)
     amp, best = (
-        np.array([batch_gain(balance, a, optimal) if a > 0.0 else 0.0 for a in alphas])
+        np.array([balance.reached(a, optimal)[0] if a > 0.0 else 0.0 for a in alphas])
         for optimal in (False, True)
     )
     floor = balance.output.floor
@@ -270,42 +269,59 @@ def number_of_batches(alpha_b: float, batches: int | None, alpha_max: float | No
     return number
 
 
-def streamed(law: Law, batches: Sequence[TypicalBatch], stop: Stop, label: str) -> Curve:
+def streamed(law: AnyLaw, batches: Sequence[Typical], stop: Stop, label: str) -> Curve:
     """The curve of a law that absorbs typical batches, equal or not, one after another."""
-    steps = list(stream(law, batches, stop))
-    laws = [new for new, _ in steps]
-    errors = [new.errors for new in laws]
-    floor = batches[0].channel.error_floor
+    return averaged([law], [batches], stop, label)
+
+
+def averaged(
+    laws: Sequence[AnyLaw], streams: Sequence[Sequence[Typical]], stop: Stop, label: str
+) -> Curve:
+    """The curve of streams that each start anew, as the mean over independent replicates of a law.
+
+    Standard errors are those of the mean over replicates; 0 of a single one.
+    """
+    runs = [[step for each in streams for step in _steps(law, each, stop)] for law in laws]
+    found = [[after.figures(batch.floor) for _, batch, after, _ in run] for run in runs]
+    columns = {name: np.array([[row[name] for row in run] for run in found]) for name in found[0][0]}
+    spread = {
+        name: values.std(axis=0, ddof=1) / np.sqrt(len(laws)) if len(laws) > 1 else 0.0 * values[0]
+        for name, values in columns.items()
+    }
 
     def count() -> Array:
         # A root search takes one step whatever the iteration would have taken: iterate now.
-        pairs = zip([law, *laws[:-1]], batches, steps, strict=True)
         return np.array(
             [
                 _iterations(before, batch) if batch.searches(before) else info.iterations
-                for before, batch, (_, info) in pairs
+                for before, batch, _, info in runs[0]
             ]
         )
 
     return Curve(
-        alpha=np.cumsum([batch.alpha for batch in batches]),
-        mse=np.maximum([e.mse for e in errors], floor),
-        variance=np.maximum([e.variance for e in errors], floor),
-        lam=np.array([new.lam for new in laws]),
-        gamma=np.array([new.gamma for new in laws]),
-        overlap=np.array([e.overlap for e in errors]),
-        power=np.array([e.power for e in errors]),
+        alpha=np.concatenate([np.cumsum([batch.alpha for batch in each]) for each in streams]),
+        **{name: values.mean(axis=0) for name, values in columns.items()},
+        error=spread["mse"],
+        label_error_error=spread.get("label_error", NONE),
         label=label,
         _count=count,
     )
 
 
-def _iterations(law: Law, batch: TypicalBatch) -> int:
-    if law.mse <= batch.channel.error_floor:
+def _steps(
+    law: AnyLaw, batches: Sequence[Typical], stop: Stop
+) -> Iterator[tuple[AnyLaw, Typical, AnyLaw, Info]]:
+    """The law before each batch, the batch, the law after it, and how it got there."""
+    for batch, (after, info) in zip(batches, stream(law, batches, stop), strict=True):
+        yield law, batch, after, info
+        law = after
+
+
+def _iterations(law: AnyLaw, batch: Typical) -> int:
+    if batch.solved(law):
         return 1
-    plain = TypicalBatch(batch.alpha, batch.channel, design=batch.design)
-    steps: Iterator[tuple[Law, Info]] = stream(law, [plain], Stop(max_iter=PATIENCE, tol=COUNTED))
-    return next(steps)[1].iterations
+    stop = Stop(max_iter=PATIENCE, tol=COUNTED)
+    return absorb(law, batch.iterated(), stop)[1].iterations
 
 
 def _inverted(price: LogTable, alpha: float, blow_up: float | None, scalar: ScalarChannel) -> float:
