@@ -10,7 +10,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.absorb import Step, WholeEvidence
-from miniamp.arrays import Given
+from miniamp.arrays import ArrayOrFloat, Given
 from miniamp.channels.base import Channel
 from miniamp.priors.base import ScalarPrior
 from miniamp.theory.balance import Balance
@@ -18,6 +18,8 @@ from miniamp.theory.output import checked_channel, row_rule
 from miniamp.theory.scalar import field_rule, scalar_channel
 from miniamp.theory.spectrum import Spectrum, row_gain
 
+#: The solver of a batch that is not iterated.
+ROOT_SEARCH = "root search"
 #: A mean below this share of the standard deviation is none.
 CENTRED = 1e-9
 
@@ -118,10 +120,9 @@ class Law:
     def refined(self, batch: TypicalBatch, now: Law) -> Law:
         return self.tilted(batch.gain(self, now.errors))
 
-    def searches(self, batch: TypicalBatch) -> bool:
-        return self.matched and batch.true_channel is None
-
-    def settled(self, batch: TypicalBatch, now: Law) -> Law:
+    def settled(self, batch: TypicalBatch, now: Law) -> Law | None:
+        if not self.matched or batch.true_channel is not None:
+            return None
         balance = Balance(self.prior, batch.channel, self.lam, batch.design)
         if now.mse <= balance.output.floor:
             added = balance.perfect_gain(batch.alpha)
@@ -133,7 +134,7 @@ class Law:
         variance = relative_change(self.variance, old.variance)
         return relative_change(self.mse, old.mse) + variance
 
-    def figures(self, floor: float) -> dict[str, Given]:
+    def figures(self, floor: float) -> dict[str, ArrayOrFloat]:
         error = self.errors
         return {
             "mse": max(error.mse, floor),
@@ -193,7 +194,7 @@ class Law:
 class AnyLaw(Protocol):
     """What typical evidence needs of a law, be it of coefficients or of a low-rank model."""
 
-    def scaled(self, factor: float) -> Self:
+    def scaled(self, factor: float) -> Any:
         """The law with all that is known counted `factor` times."""
 
     def entry(self, batch: Any) -> Self:
@@ -202,16 +203,13 @@ class AnyLaw(Protocol):
     def refined(self, batch: Any, now: Self) -> Self:
         """The law after a batch, from its errors `now`: one line of state evolution."""
 
-    def searches(self, batch: Any) -> bool:
-        """Whether `settled` finds the fixed point, so that nothing has to be iterated."""
-
-    def settled(self, batch: Any, now: Self) -> Self:
-        """The law after a batch that has converged, or the one of exact inference."""
+    def settled(self, batch: Any, now: Self) -> Self | None:
+        """The law after a batch that has converged; None where it has to be iterated."""
 
     def change_from(self, old: Self) -> float:
         """How far this law is from another, relative to their scale."""
 
-    def figures(self, floor: float) -> dict[str, Given]:
+    def figures(self, floor: float) -> dict[str, ArrayOrFloat]:
         """The columns of a `Curve`; errors below `floor` are none."""
 
 
@@ -223,6 +221,8 @@ class Typical(WholeEvidence):
 
     #: Infinitely many rows: chance moves nothing.
     rows = 2**53
+    #: Whether it is iterated to convergence, by a root search where one number is enough.
+    converged = False
     #: Whether inference is exact.
     optimal = False
     #: An error below this is none.
@@ -235,6 +235,9 @@ class Typical(WholeEvidence):
         return belief.entry(self), None
 
     def refine(self, belief: LawT, estimate: LawT, memory: None) -> Step[LawT, LawT, None]:
+        found = belief.settled(self, estimate) if self.converged else None
+        if found is not None:
+            return Step(found, found, None, change=0.0, solved=True, solver=ROOT_SEARCH)
         # Refusing rows that contradict the belief is left to the algorithm: health is 1.
         new = belief.refined(self, estimate)
         return Step(new, new, None, new.change_from(estimate), solved=self.solved(new))
@@ -246,29 +249,8 @@ class Typical(WholeEvidence):
     def conclude(self, belief: LawT, step: Step[LawT, LawT, None]) -> LawT:
         return step.estimate
 
-    def iterated(self) -> Typical:
-        """The same evidence without a root search."""
-        return self
-
-    def searches(self, belief: AnyLaw) -> bool:
-        """Whether one refinement finds the fixed point, by a root search."""
-        return False
-
     def diagnosis(self) -> str:
         return "The state evolution diverges: the belief is too far from the truth."
-
-
-class Converged(Typical):
-    """Typical evidence iterated to convergence, by a root search where one number is enough."""
-
-    def refine(self, belief: LawT, estimate: LawT, memory: None) -> Step[LawT, LawT, None]:
-        if not self.searches(belief):
-            return super().refine(belief, estimate, memory)
-        found = belief.settled(self, estimate)
-        return Step(found, found, None, change=0.0, solved=True)
-
-    def searches(self, belief: AnyLaw) -> bool:
-        return belief.searches(self)
 
 
 class TypicalBatch(Typical):
@@ -319,9 +301,6 @@ class TypicalBatch(Typical):
     def solved(self, law: Law) -> bool:
         return law.mse <= self.floor
 
-    def iterated(self) -> TypicalBatch:
-        return TypicalBatch(self.alpha, self.channel, self.true_channel, self.design)
-
     def gain(self, law: Law, errors: Errors) -> Gain:
         """What the batch adds to a law whose errors are these in the meantime."""
         if law.matched and self.true_channel is None:
@@ -344,7 +323,7 @@ class TypicalBatch(Typical):
         return Gain(self.alpha * curvature, self.alpha * square, self.alpha * signal)
 
 
-class ConvergedBatch(Converged, TypicalBatch):
+class ConvergedBatch(TypicalBatch):
     """A typical batch iterated to convergence, by a root search where all is matched.
 
     Examples
@@ -355,6 +334,8 @@ class ConvergedBatch(Converged, TypicalBatch):
     >>> round(law.mse, 12)  # E = 1/(1 + 1/(2 + E))
     0.732050807569
     """
+
+    converged = True
 
 
 class OptimalBatch(ConvergedBatch):

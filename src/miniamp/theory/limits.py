@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 
 import numpy as np
 from scipy.optimize import brentq
@@ -14,8 +15,16 @@ from miniamp.channels import Channel
 from miniamp.numerics.scales import LogTable
 from miniamp.priors import ScalarPrior
 from miniamp.theory.balance import Balance
-from miniamp.theory.curves import NONE, Curve
-from miniamp.theory.law import AnyLaw, ConvergedBatch, Law, OptimalBatch, Typical, TypicalBatch
+from miniamp.theory.curves import Curve
+from miniamp.theory.law import (
+    ROOT_SEARCH,
+    AnyLaw,
+    ConvergedBatch,
+    Law,
+    OptimalBatch,
+    Typical,
+    TypicalBatch,
+)
 from miniamp.theory.output import OutputChannel, output_channel
 from miniamp.theory.scalar import WEAK, ScalarChannel, checked_prior, scalar_channel
 from miniamp.theory.spectrum import Spectrum
@@ -283,26 +292,27 @@ def averaged(
     """
     runs = [[step for each in streams for step in _steps(law, each, stop)] for law in laws]
     found = [[after.figures(batch.floor) for _, batch, after, _ in run] for run in runs]
-    columns = {name: np.array([[row[name] for row in run] for run in found]) for name in found[0][0]}
-    spread = {
-        name: values.std(axis=0, ddof=1) / np.sqrt(len(laws)) if len(laws) > 1 else 0.0 * values[0]
-        for name, values in columns.items()
-    }
+    values = {name: np.array([[row[name] for row in run] for run in found]) for name in found[0][0]}
+
+    def spread(name: str) -> Array:
+        if len(laws) == 1 or name not in values:
+            return np.zeros(len(runs[0]) if name in values else 0)
+        return np.asarray(values[name].std(axis=0, ddof=1) / np.sqrt(len(laws)))
 
     def count() -> Array:
         # A root search takes one step whatever the iteration would have taken: iterate now.
         return np.array(
             [
-                _iterations(before, batch) if batch.searches(before) else info.iterations
+                _iterations(before, batch) if info.solver == ROOT_SEARCH else info.iterations
                 for before, batch, _, info in runs[0]
             ]
         )
 
     return Curve(
         alpha=np.concatenate([np.cumsum([batch.alpha for batch in each]) for each in streams]),
-        **{name: values.mean(axis=0) for name, values in columns.items()},
-        error=spread["mse"],
-        label_error_error=spread.get("label_error", NONE),
+        **{name: each.mean(axis=0) for name, each in values.items()},
+        error=spread("mse"),
+        label_error_error=spread("label_error"),
         label=label,
         _count=count,
     )
@@ -320,8 +330,9 @@ def _steps(
 def _iterations(law: AnyLaw, batch: Typical) -> int:
     if batch.solved(law):
         return 1
-    stop = Stop(max_iter=PATIENCE, tol=COUNTED)
-    return absorb(law, batch.iterated(), stop)[1].iterations
+    plain = copy(batch)
+    plain.converged = False
+    return absorb(law, plain, Stop(max_iter=PATIENCE, tol=COUNTED))[1].iterations
 
 
 def _inverted(price: LogTable, alpha: float, blow_up: float | None, scalar: ScalarChannel) -> float:

@@ -287,8 +287,8 @@ def verdict(
     """
     law = starting_law(prior)
     critical = Balance(law.prior, channel, design=design).weak_recovery
-    kinds = (kind(alpha_b, channel, design=design) for kind in (ConvergedBatch, OptimalBatch))
-    return judged(law, *kinds, checks.count("batches", batches), critical, size)
+    amp, best = (kind(alpha_b, channel, design=design) for kind in (ConvergedBatch, OptimalBatch))
+    return judged(law, amp, best, checks.count("batches", batches), critical, size)
 
 
 def judged(

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.arrays import Array, ArrayOrFloat
 from miniamp.numerics.scales import LogTable
 from miniamp.priors import Gaussian, GaussianRows, OneHot
 from miniamp.theory.balance import Balance
@@ -104,7 +104,7 @@ class LabelLaw:
         """0-1 loss of the labels of the columns that arrive now."""
         return self._now.label_error
 
-    def figures(self, floor: float) -> dict[str, Given]:
+    def figures(self, floor: float) -> dict[str, ArrayOrFloat]:
         mse = self.mse
         return {
             "mse": mse,
@@ -128,9 +128,6 @@ class LabelLaw:
 
     def refined(self, batch: TypicalColumns, now: LabelLaw) -> LabelLaw:
         return self._after(batch, batch.alpha * float(now.balance.gain(now.balance.lam)))
-
-    def searches(self, batch: TypicalColumns) -> bool:
-        return True
 
     def settled(self, batch: TypicalColumns, now: LabelLaw) -> LabelLaw:
         if batch.informed and not batch.optimal:

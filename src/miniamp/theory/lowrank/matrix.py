@@ -10,10 +10,10 @@ import numpy as np
 from scipy.special import ndtri
 
 from miniamp.absorb import Stop, absorb
-from miniamp.arrays import Array, Given
+from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.priors import RowPrior
 from miniamp.priors.rows.base import root
-from miniamp.theory.law import Converged, Typical
+from miniamp.theory.law import Typical
 
 #: Independent scramblings of the Sobol points: their spread is the stated standard error.
 REPLICATES = 8
@@ -46,11 +46,8 @@ class TypicalColumns(Typical):
         super().__init__(alpha)
         self.informed = informed
 
-    def iterated(self) -> TypicalColumns:
-        return TypicalColumns(self.alpha, self.informed)
 
-
-class ConvergedColumns(Converged, TypicalColumns):
+class ConvergedColumns(TypicalColumns):
     """Typical columns iterated to convergence, by a root search where the law has one number.
 
     Examples
@@ -61,6 +58,8 @@ class ConvergedColumns(Converged, TypicalColumns):
     >>> round(law.mse, 10)
     0.6001355145
     """
+
+    converged = True
 
 
 class OptimalColumns(ConvergedColumns):
@@ -225,10 +224,9 @@ class MatrixLaw:
     def refined(self, batch: TypicalColumns, now: MatrixLaw) -> MatrixLaw:
         return self._after(batch, self.overlap_v(self.overlap_u(now.lam)))
 
-    def searches(self, batch: TypicalColumns) -> bool:
-        return batch.optimal
-
-    def settled(self, batch: TypicalColumns, now: MatrixLaw) -> MatrixLaw:
+    def settled(self, batch: TypicalColumns, now: MatrixLaw) -> MatrixLaw | None:
+        if not batch.optimal:
+            return None
         starts = (ConvergedColumns(batch.alpha, informed) for informed in (False, True))
         return min((absorb(self, start, CONVERGED)[0] for start in starts), key=self.energy)
 
@@ -242,7 +240,7 @@ class MatrixLaw:
         lam = Overlaps(*(o + batch.alpha * new for o, new in zip(self.lam, share, strict=True)))
         return replace(self, lam=lam, columns=self.columns + batch.alpha)
 
-    def figures(self, floor: float) -> dict[str, Given]:
+    def figures(self, floor: float) -> dict[str, ArrayOrFloat]:
         return {
             "mse": self.mse,
             "variance": self.variance,
