@@ -28,6 +28,8 @@ STRONGEST = 1e32
 SEED = 1e-9
 #: A continuous part of less weight than this is none.
 NO_CONTINUUM = 1e-9
+#: Stands for an infinite precision.
+STRONG = 1e32
 #: Turns whose logarithms differ by less are rounding on a flat curve.
 RIPPLE = 1e-8
 
@@ -185,15 +187,18 @@ class Balance:
         The latter's E is the channel's floor where that is not 0.
         """
         added = self.perfect_gain(alpha) if s is None else float(np.exp(s))
-        lam, mse = self.lam + added, self.output.floor if s is None else float(self.mse(s))
-        if s is not None:
-            pull = added * mse
-        else:
-            pull = alpha * self.output.residue if self.output.noiseless else 0.0
-        information = float(self.scalar.information(lam)) - 0.5 * pull
-        if np.isfinite(lam):
-            information += alpha * float(self.output.information(mse))
-        return FixedPoint(mse, stable, information, lam)
+        mse = self.output.floor if s is None else float(self.mse(s))
+        return FixedPoint(mse, stable, float(self.information(mse, alpha)), self.lam + added)
+
+    def information(self, mse: float | Array, alpha: float) -> Array:
+        """i_RS^b(E) at these errors E, in nats per coefficient."""
+        gain = alpha * self.output.delta(np.maximum(mse, self.output.floor))
+        # At E = 0 a channel with a jump has an infinite gain: x is known, and I_x saturates there.
+        known = np.isinf(gain)
+        gain = np.where(known, STRONG, gain)
+        pull = np.where(known, 0.0, 0.5 * gain * mse)
+        rows = alpha * self.output.information(mse)
+        return np.asarray(self.scalar.information(self.lam + gain) - pull + rows)
 
     def perfect_gain(self, alpha: float) -> float:
         """What a batch adds to lambda at the fixed point without error."""

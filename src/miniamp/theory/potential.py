@@ -9,7 +9,7 @@ from miniamp.arrays import Array, Given
 from miniamp.theory.balance import Balance, FixedPoint
 from miniamp.theory.output import OutputChannel, output_channel
 from miniamp.theory.scalar import scalar_channel
-from miniamp.theory.spectrum import Spectrum, row_gain
+from miniamp.theory.spectrum import Spectrum
 
 
 def mutual_information(
@@ -65,21 +65,11 @@ def mutual_information(
     """
     alpha = checks.number("alpha", alpha, least=0.0)
     lam = checks.number("lam", lam, least=0.0)
-    scalar = scalar_channel(prior)
-    output = row_gain(channel, scalar.power, design)
-    errors = _checked_errors("mse", mse, scalar.power)
+    balance = Balance(prior, channel, lam, design)
+    errors = _checked_errors("mse", mse, balance.scalar.power)
     if alpha == 0.0:
-        return np.broadcast_to(scalar.information(lam), errors.shape).copy()
-    gain = alpha * output.delta(np.maximum(errors, output.floor))
-    # At E = 0 a channel with a jump has an infinite gain: x is known, and I_x saturates there.
-    known = np.isinf(gain)
-    gain = np.where(known, STRONG, gain)
-    pull = np.where(known, 0.0, 0.5 * gain * errors)
-    return np.asarray(scalar.information(lam + gain) - pull + alpha * output.information(errors))
-
-
-#: Stands for an infinite precision.
-STRONG = 1e32
+        return np.broadcast_to(balance.scalar.information(lam), errors.shape).copy()
+    return balance.information(errors, alpha)
 
 
 def free_energy(
