@@ -89,6 +89,12 @@ class Balance:
         """delta(epsilon(lambda)): what a row over coefficients adds to this precision."""
         return self.output.delta(self.scalar.mmse(lam))
 
+    def price(self, lam: Array) -> Array:
+        """1/delta(epsilon(lambda)), the rows over coefficients that a unit of precision costs."""
+        mse = np.maximum(self.scalar.mmse(lam), max(self.output.floor, 1e-300))
+        with np.errstate(divide="ignore", over="ignore"):
+            return np.asarray(1.0 / self.output.delta(mse))
+
     def log_alpha(self, s: float | Array) -> Array:
         """log of the alpha that has a fixed point at lambda = lambda_0 + exp(s)."""
         with np.errstate(divide="ignore"):

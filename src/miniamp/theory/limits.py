@@ -25,7 +25,6 @@ from miniamp.theory.law import (
     Typical,
     TypicalBatch,
 )
-from miniamp.theory.output import OutputChannel, output_channel
 from miniamp.theory.scalar import WEAK, ScalarChannel, checked_prior, scalar_channel
 from miniamp.theory.spectrum import Spectrum
 
@@ -135,11 +134,10 @@ def online_curve(prior: Given, channel: Given, alphas: Given) -> Curve:
     >>> [round(float(mse), 6) for mse in curve.mse], round(curve.blow_up, 6)
     ([0.427362, 0.0], 4.368193)
     """
-    alphas = _checked_alphas(alphas)
-    scalar = scalar_channel(prior)
-    price, blow_up = _price(scalar, output_channel(channel, scalar.power))
-    lam = np.array([_inverted(price, float(alpha), blow_up, scalar) for alpha in alphas])
-    return _matched(alphas, lam, scalar, "online (ADF)", blow_up=blow_up)
+    alphas, balance = _checked_alphas(alphas), Balance(prior, channel)
+    price, blow_up = _price(balance)
+    lam = np.array([_inverted(price, float(alpha), blow_up, balance.scalar) for alpha in alphas])
+    return _matched(alphas, lam, balance.scalar, "online (ADF)", blow_up=blow_up)
 
 
 def online_alpha(prior: Given, channel: Given, mse: float) -> float:
@@ -151,9 +149,8 @@ def online_alpha(prior: Given, channel: Given, mse: float) -> float:
     >>> round(online_alpha(priors.Gaussian(), channels.Gaussian(var=0.5), 0.25), 6)  # 3/2 + log 4
     2.886294
     """
-    scalar = scalar_channel(prior)
-    price, _ = _price(scalar, output_channel(channel, scalar.power))
-    return float(price.integral(precision_for(scalar, mse)))
+    balance = Balance(prior, channel)
+    return float(_price(balance)[0].integral(precision_for(balance.scalar, mse)))
 
 
 def offline_alpha(
@@ -207,17 +204,16 @@ def crossing(rising: Callable[[float], float], scalar: ScalarChannel) -> float:
     return float(np.exp(root))
 
 
-def _price(scalar: ScalarChannel, output: OutputChannel) -> tuple[LogTable, float | None]:
-    """1/delta(epsilon(lambda)), the cost of lambda in alpha, and the whole cost if finite."""
-
-    def log_price(log_lam: Array) -> Array:
-        mse = np.maximum(scalar.mmse(np.exp(log_lam)), max(output.floor, 1e-300))
-        return -np.log(output.delta(mse))
-
-    start = np.log(WEAK / scalar.variance)
-    first = float(np.exp(log_price(np.array([start]))[0]))
-    price = LogTable(log_price, start, lambda x: (np.full_like(x, first), first * x))
-    if output.exponent() > 0.0 and scalar.decay() > 0.0:
+def _price(balance: Balance) -> tuple[LogTable, float | None]:
+    """The cost of lambda in alpha, as a table, and the whole cost if finite."""
+    scalar, start = balance.scalar, WEAK / balance.scalar.variance
+    first = float(balance.price(np.array([start]))[0])
+    price = LogTable(
+        lambda log_lam: np.log(balance.price(np.exp(log_lam))),
+        np.log(start),
+        lambda x: (np.full_like(x, first), first * x),
+    )
+    if balance.output.exponent() > 0.0 and scalar.decay() > 0.0:
         # epsilon ~ exp(-lambda decay): beyond 500/decay nothing is left to pay.
         return price, float(price.integral(500.0 / scalar.decay()))
     return price, None
