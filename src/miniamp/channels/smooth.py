@@ -35,13 +35,15 @@ class Smooth(Differentiable):
     #: Likelihoods of this kind vary with z on a scale of one.
     blur = 1.0
 
-    @abstractmethod
     def feature(self, y: Array) -> tuple[ArrayOrFloat, ArrayOrFloat]:
         """Where in z the likelihood is not simple, and the width of that place."""
+        return 0.0, 1.0
 
-    @abstractmethod
     def bracket(self, y: Array, omega: Array, V: Array) -> tuple[Array, Array]:
         """Two points between which P(y | z) N(z; omega, V) has its mode."""
+        # The slope falls from omega on: the mode is at most V times the slope there away.
+        end = omega + V * self.slopes(y, omega)[0]
+        return np.minimum(omega, end), np.maximum(omega, end)
 
     def log_partition(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
         return self._tilted(*self._broadcast(y, omega, V)).log_mass
@@ -130,14 +132,6 @@ class WeightedLabels(Binary, Smooth):
     def slopes(self, y: ArrayOrFloat, z: Array) -> tuple[Array, Array]:
         first, second = self.plain.slopes(y, z)
         return self.weight * first, self.weight * second
-
-    def feature(self, y: Array) -> tuple[ArrayOrFloat, ArrayOrFloat]:
-        return 0.0, 1.0
-
-    def bracket(self, y: Array, omega: Array, V: Array) -> tuple[Array, Array]:
-        # The slope falls towards the side of y: from omega at most V times the slope there.
-        end = omega + V * self.slopes(y, omega)[0]
-        return np.minimum(omega, end), np.maximum(omega, end)
 
     def predict_proba(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
         return self.plain.predict_proba(omega, V)
