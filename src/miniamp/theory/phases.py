@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from miniamp import checks
-from miniamp.absorb import absorb, stream
+from miniamp.absorb import Stop, absorb, stream
 from miniamp.arrays import Array, Given
 from miniamp.channels import Channel
 from miniamp.theory.balance import Balance, Extremum
@@ -292,15 +292,23 @@ def verdict(
 
 
 def judged(
-    law: AnyLaw, amp: Typical, best: Typical, number: int, critical: float | None, size: int
+    law: AnyLaw,
+    amp: Typical,
+    best: Typical,
+    number: int,
+    critical: float | None,
+    size: int,
+    stop: Stop | None = None,
 ) -> Verdict:
     """The verdict on so many equal batches, by Mini-AMP (`amp`) and by exact inference (`best`).
 
     At most at `critical` AMP starts at a fixed point of no knowledge, and a chance overlap of
     1/size grows by 1/(1 - alpha_b/critical) per batch.
     """
-    reached, optimal = ([new for new, _ in stream(law, [one] * number)] for one in (amp, best))
-    alone = [absorb(before, best)[0] for before in (law, *reached[:-1])]
+    reached, optimal = (
+        [new for new, _ in stream(law, [one] * number, stop)] for one in (amp, best)
+    )
+    alone = [absorb(before, best, stop)[0] for before in (law, *reached[:-1])]
     mse, mmse, one = (
         [float(new.figures(amp.floor)["mse"]) for new in laws] for laws in (reached, optimal, alone)
     )

@@ -8,7 +8,6 @@ lambda_V <- lambda_V + alpha_b E V eta_V' (errata L8 to L10).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -88,7 +87,7 @@ def learning_curve(
     (array([0.600136, 0.405314]), array([0.227468, 0.13082 ]))
     """
     sizes = _equal(alpha_b, batches, alpha_max)
-    laws = _laws(prior_u, prior_v, noise, full, points, rng_seed, seed, truth_u, truth_v)
+    laws = laws_before(prior_u, prior_v, noise, full, points, rng_seed, seed, truth_u, truth_v)
     return _curve(laws, [sizes], t_max, informed)
 
 
@@ -116,7 +115,7 @@ def mmse_curve(
     >>> float(lowrank.mmse_curve(*model, alpha_b=0.15, batches=1).label_error[0].round(3))
     0.489
     """
-    laws = _laws(prior_u, prior_v, noise, False, points, rng_seed)
+    laws = laws_before(prior_u, prior_v, noise, points=points, rng_seed=rng_seed)
     return _curve(laws, [_equal(alpha_b, batches, alpha_max)], None, False, optimal=True)
 
 
@@ -143,12 +142,22 @@ def offline_curve(
     array([0.942857, 0.378528])
     """
     streams = [[float(a)] for a in np.atleast_1d(checks.numeric("alphas", alphas))]
-    laws = _laws(prior_u, prior_v, noise, full, points, rng_seed)
+    laws = laws_before(prior_u, prior_v, noise, full, points, rng_seed)
     return _curve(laws, streams, t_max, informed)
 
 
-def label_law(prior_u: RowPrior, prior_v: RowPrior, noise: float) -> LabelLaw | None:
-    """The law of a clustering with exchangeable labels; None where the model is not one."""
+def laws_before(
+    prior_u: RowPrior,
+    prior_v: RowPrior,
+    noise: float,
+    full: bool = False,
+    points: int = 12,
+    rng_seed: int = 0,
+    seed: float = 0.0,
+    truth_u: RowPrior | None = None,
+    truth_v: RowPrior | None = None,
+) -> Sequence[LabelLaw] | Sequence[MatrixLaw]:
+    """The law before any data: one where it is exact, else independent replicates."""
     noise = checks.number("noise", noise, above=0.0)
     for name, prior in (("prior_u", prior_u), ("prior_v", prior_v)):
         if not isinstance(prior, RowPrior):
@@ -159,34 +168,18 @@ def label_law(prior_u: RowPrior, prior_v: RowPrior, noise: float) -> LabelLaw | 
         raise checks.refuse(
             "prior_v", f"dim {prior_v.dim}", f"{prior_u.dim}, that of prior_u", "use one rank"
         )
-    var = prior_u.isotropic_variance
-    reducible = var is not None and prior_v.exchangeable_labels and prior_v.dim > 1
-    return LabelLaw(prior_u.dim, noise, var) if reducible and var is not None else None
+    var, a = prior_u.isotropic_variance, checks.number("seed", seed, least=0.0)
+    reducible = prior_v.exchangeable_labels and prior_v.dim > 1 and not full
+    if var is not None and reducible and truth_u is None and truth_v is None:
+        return [LabelLaw(prior_u.dim, noise, var, a)]
+    return MatrixLaw.replicates(
+        prior_u, prior_v, noise, points, rng_seed, truth_u=truth_u, truth_v=truth_v
+    )
 
 
 def _equal(alpha_b: float, batches: int | None, alpha_max: float | None) -> list[float]:
     size = checks.number("alpha_b", alpha_b, above=0.0)
     return [size] * number_of_batches(size, batches, alpha_max)
-
-
-def _laws(
-    prior_u: RowPrior,
-    prior_v: RowPrior,
-    noise: float,
-    full: bool,
-    points: int,
-    rng_seed: int,
-    seed: float = 0.0,
-    truth_u: RowPrior | None = None,
-    truth_v: RowPrior | None = None,
-) -> Sequence[AnyLaw]:
-    """The law before any data: one where it is exact, else independent replicates."""
-    law, seed = label_law(prior_u, prior_v, noise), checks.number("seed", seed, least=0.0)
-    if law is not None and not full and truth_u is None and truth_v is None:
-        return [replace(law, a=seed)]
-    return MatrixLaw.replicates(
-        prior_u, prior_v, noise, points, rng_seed, truth_u=truth_u, truth_v=truth_v
-    )
 
 
 def _curve(

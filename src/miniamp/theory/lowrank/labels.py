@@ -70,6 +70,8 @@ class LabelLaw:
         """Columns per row of U in one batch for a clustering to start: R^2 Delta^2."""
         return float((self.R * self.noise / self.var) ** 2)
 
+    weak_recovery = alpha_c  #: its name in a matrix law
+
     @property
     def lam(self) -> Array:
         """lambda_V, by its eigenvalues."""

@@ -11,8 +11,8 @@ from miniamp import checks
 from miniamp.absorb import Stop, absorb
 from miniamp.arrays import Given
 from miniamp.priors import RowPrior
-from miniamp.theory.lowrank.curves import label_law
-from miniamp.theory.lowrank.matrix import ConvergedColumns, MatrixLaw, OptimalColumns
+from miniamp.theory.lowrank.curves import laws_before
+from miniamp.theory.lowrank.matrix import CONVERGED, ConvergedColumns, MatrixLaw, OptimalColumns
 from miniamp.theory.phases import Transitions, Verdict, judged, turning
 
 
@@ -98,9 +98,9 @@ def transitions(
     >>> round(transitions(priors.GaussianRows(1), priors.GaussianRows(1), 0.3).weak_recovery, 6)
     0.09
     """
-    law = label_law(prior_u, prior_v, noise)
-    if law is None:
-        return searched(MatrixLaw.replicates(prior_u, prior_v, noise, points, rng_seed)[0])
+    law = laws_before(prior_u, prior_v, noise, points=points, rng_seed=rng_seed)[0]
+    if isinstance(law, MatrixLaw):
+        return searched(law)
     found, critical = turning(law.balance), law.alpha_c
     if found.information is None:
         return Transitions(critical, critical, critical, weak_recovery=critical)
@@ -164,19 +164,15 @@ def verdict(
 ) -> Verdict:
     """What batches of alpha_b N columns can do, with N = `size` rows of U.
 
+    Exact for a Gaussian mixture with equal weights, by quasi-Monte Carlo for any other priors.
+
     Examples
     --------
     >>> from miniamp import priors
     >>> verdict(priors.GaussianRows(5), priors.OneHot(5), noise=0.1, alpha_b=0.1).phase
     'impossible'
     """
-    law = label_law(prior_u, prior_v, noise)
-    if law is None:
-        raise checks.refuse(
-            "prior_u, prior_v",
-            f"{prior_u!r} and {prior_v!r}",
-            "GaussianRows of mean 0 and covariance var * identity, and OneHot with equal weights",
-            "use learning_curve, which has the full recursion for any pair",
-        )
+    law = laws_before(prior_u, prior_v, noise)[0]
     amp, best = ConvergedColumns(alpha_b), OptimalColumns(alpha_b)
-    return judged(law, amp, best, checks.count("batches", batches), law.alpha_c, size)
+    number = checks.count("batches", batches)
+    return judged(law, amp, best, number, law.weak_recovery, size, CONVERGED)
