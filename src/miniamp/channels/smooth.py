@@ -8,7 +8,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.channels.base import Channel, checked_values
+from miniamp.channels.base import Channel, Labelled, checked_values
 from miniamp.numerics.averages import V_FLOOR, Tilted, derivatives, peak_of, tilted
 from miniamp.parametric import Places
 
@@ -69,25 +69,17 @@ class Smooth(Differentiable):
         return y, omega, np.maximum(V, V_FLOOR)
 
 
-class Binary(Differentiable):
+class Binary(Labelled, Differentiable):
     """A channel whose observations are the labels -1 and +1."""
 
-    predicts_probabilities = True
+    labels = np.array([-1.0, 1.0])
 
     def weighted(self, weight: Array) -> Channel:
         return WeightedLabels(self, weight)
 
-    @abstractmethod
-    def predict_proba(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
-        """Probabilities of -1 and +1, along a last axis of length 2."""
-
     def predict(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
         minus, plus = np.moveaxis(self.predict_proba(omega, V), -1, 0)
         return plus - minus, 4.0 * plus * minus
-
-    def outcomes(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
-        both = (*self._shape_of(omega, V), 2)
-        return np.broadcast_to([-1.0, 1.0], both), np.ones(both)
 
     def checked(self, y: Given) -> Array:
         known = lambda labels: np.abs(labels) == 1.0  # noqa: E731
