@@ -14,12 +14,14 @@ from miniamp.numerics.scales import LogTable
 from miniamp.priors import Gaussian, GaussianRows, OneHot
 from miniamp.theory.balance import Balance
 from miniamp.theory.law import relative_change
-from miniamp.theory.lowrank.matrix import MatrixLaw, Overlaps, TypicalColumns
+from miniamp.theory.lowrank.matrix import ColumnLaw, MatrixLaw, Overlaps, TypicalColumns
 from miniamp.theory.output import RowGain
-from miniamp.theory.scalar import ScalarChannel
+from miniamp.theory.scalar import scalar_channel
 
 #: Share of the fully informed overlap that breaks the symmetry where a clustering can start at all.
 SEED = 1e-6
+#: The prior of U in the directions that distinguish labels, in its own units.
+UNIT = Gaussian()
 #: Below this gamma two terms of the series of q are enough: the third is gamma^2 of the first.
 WEAK = 1e-6
 
@@ -35,7 +37,7 @@ _NARROW = 1.0
 
 
 @dataclass(frozen=True)
-class LabelLaw:
+class LabelLaw(ColumnLaw):
     """What is known of U in a clustering with exchangeable labels: one number in place of R x R.
 
     Overlap matrices keep the form a 1 + b J, and are given by their two eigenvalues: that which
@@ -95,6 +97,21 @@ class LabelLaw:
         known = self.lam / (self.noise / self.var + self.lam)
         return self.var * (1.0 - float((self.R - 1.0) * known[0] + known[1]) / self.R)
 
+    @property
+    def variance(self) -> float:
+        """The error of an entry of U that the posterior reports: the true one."""
+        return self.mse
+
+    @property
+    def power(self) -> float:
+        """Mean of the squared estimate of an entry of U."""
+        return self.var - self.mse
+
+    @property
+    def overlap(self) -> float:
+        """The eigenvalue of lambda_V that distinguishes the labels."""
+        return self.a
+
     @cached_property
     def _now(self) -> SoftmaxAverages:
         """Averages of the labels of the columns that arrive now."""
@@ -106,18 +123,10 @@ class LabelLaw:
         """0-1 loss of the labels of the columns that arrive now."""
         return self._now.label_error
 
-    def figures(self, floor: float) -> dict[str, ArrayOrFloat]:
-        mse = self.mse
-        return {
-            "mse": mse,
-            "variance": mse,
-            "lam": self.a / self.noise,
-            "gamma": self.a / self.noise,
-            "overlap": self.a,
-            "power": self.var - mse,
-            "label_error": self.label_error,
-            "label_mse": self._now.doubt,
-        }
+    @property
+    def label_mse(self) -> float:
+        """Mean squared error of those labels."""
+        return self._now.doubt
 
     def entry(self, batch: TypicalColumns) -> LabelLaw:
         most = self.a + batch.alpha / self.R
@@ -157,8 +166,8 @@ class LabelBalance(Balance):
     unseen = 0.0
 
     def __init__(self, R: int, noise: float, lam: float = 0.0) -> None:
-        self.output = self.columns = _label_gain(R, noise)
-        self.scalar, self.lam = _unit_gaussian(), lam
+        self.output = self.columns = LabelGain(R, noise)
+        self.scalar, self.lam = scalar_channel(UNIT), lam
 
     def gain(self, lam: ArrayOrFloat) -> Array:
         # 1 - E = lambda/(1 + lambda) keeps its digits where 1 - E would not.
@@ -201,16 +210,6 @@ class LabelGain(RowGain):
 
     def _log_delta(self, log_mse: Array) -> Array:
         return np.asarray(np.log(self.delta(np.exp(log_mse))))
-
-
-@cache
-def _label_gain(R: int, noise: float) -> LabelGain:
-    return LabelGain(R, noise)
-
-
-@cache
-def _unit_gaussian() -> ScalarChannel:
-    return ScalarChannel(Gaussian())
 
 
 @cache

@@ -124,8 +124,19 @@ class Overlaps(NamedTuple):
     signal: Array  #: how much of the truth they carry, E V eta'
 
 
+class ColumnLaw:
+    """What the laws of low-rank models show alike: the columns of a `Curve`."""
+
+    noise: float  #: Delta
+
+    def figures(self, floor: float) -> dict[str, ArrayOrFloat]:
+        names = ("mse", "variance", "overlap", "power", "label_error", "label_mse")
+        found = {name: getattr(self, name) for name in names}
+        return {**found, **dict.fromkeys(("lam", "gamma"), found["overlap"] / self.noise)}
+
+
 @dataclass(frozen=True)
-class MatrixLaw:
+class MatrixLaw(ColumnLaw):
     """What is known of U in any low-rank model: R x R overlaps, by quasi-Monte Carlo averages.
 
     Fields are B = signal' U/Delta plus noise of covariance gamma/Delta; the belief takes their
@@ -240,17 +251,13 @@ class MatrixLaw:
         lam = Overlaps(*(o + batch.alpha * new for o, new in zip(self.lam, share, strict=True)))
         return replace(self, lam=lam, columns=self.columns + batch.alpha)
 
-    def figures(self, floor: float) -> dict[str, ArrayOrFloat]:
-        return {
-            "mse": self.mse,
-            "variance": self.variance,
-            "lam": self.lam.signal / self.noise,
-            "gamma": self.lam.signal / self.noise,
-            "overlap": self.lam.signal,
-            "power": self.power,
-            "label_error": self.label_error,
-            "label_mse": np.nan,  # the estimates of labels are not kept
-        }
+    @property
+    def overlap(self) -> Array:
+        """lambda_V, (R, R)."""
+        return self.lam.signal
+
+    #: Labels have no squared error here: their estimates are not kept.
+    label_mse = np.nan
 
     @property
     def variance(self) -> float:
