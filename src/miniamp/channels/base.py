@@ -194,7 +194,7 @@ class Channel(Parametric, ABC):
         return np.broadcast_shapes(self.shape, *(np.shape(a) for a in arguments))
 
 
-class Labelled(Channel):
+class FiniteChannel(Channel):
     """A channel whose observations take finitely many values."""
 
     predicts_probabilities = True

@@ -8,12 +8,12 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.channels.base import Labelled, NoisyChannel, checked_values
+from miniamp.channels.base import FiniteChannel, NoisyChannel, checked_values
 from miniamp.channels.gaussian import NOISE_FLOOR
 from miniamp.numerics.normal import Slice, gaussian_slice
 
 
-class Interval(NoisyChannel, Labelled):
+class Interval(NoisyChannel, FiniteChannel):
     """y is the number of the bin in which z + noise falls.
 
     K thresholds e_0 < ... < e_(K-1) make K + 1 bins, numbered as by `numpy.digitize`: bin 0 lies

@@ -8,7 +8,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.channels.base import Channel, Labelled, checked_values
+from miniamp.channels.base import Channel, FiniteChannel, checked_values
 from miniamp.numerics.averages import V_FLOOR, Tilted, derivatives, peak_of, tilted
 from miniamp.parametric import Places
 
@@ -69,7 +69,7 @@ class Smooth(Differentiable):
         return y, omega, np.maximum(V, V_FLOOR)
 
 
-class Binary(Labelled, Differentiable):
+class Binary(FiniteChannel, Differentiable):
     """A channel whose observations are the labels -1 and +1."""
 
     labels = np.array([-1.0, 1.0])

@@ -114,13 +114,15 @@ class Law:
         noise = self.signal**2 * drift * variance
         return self._with(self.lam, self.gamma + noise, np.sqrt(1.0 - drift) * self.signal)
 
-    def entry(self, batch: TypicalBatch) -> Law:
+    def entry(self, batch: TypicalEvidence) -> Law:
         return self
 
-    def refined(self, batch: TypicalBatch, now: Law) -> Law:
+    def refined(self, batch: TypicalEvidence, now: Law) -> Law:
+        assert isinstance(batch, TypicalBatch)
         return self.tilted(batch.gain(self, now.errors))
 
-    def settled(self, batch: TypicalBatch, now: Law) -> Law | None:
+    def settled(self, batch: TypicalEvidence, now: Law) -> Law | None:
+        assert isinstance(batch, TypicalBatch)
         if not self.matched or batch.true_channel is not None:
             return None
         balance = Balance(self.prior, batch.channel, self.lam, batch.design)
@@ -194,16 +196,20 @@ class Law:
 class AnyLaw(Protocol):
     """What typical evidence needs of a law, be it of coefficients or of a low-rank model."""
 
+    @property
+    def mse(self) -> float:
+        """The error of a coefficient, or of an entry of U."""
+
     def scaled(self, factor: float) -> Any:
         """The law with all that is known counted `factor` times."""
 
-    def entry(self, batch: Any) -> Self:
+    def entry(self, batch: TypicalEvidence) -> Self:
         """Where the iterations of a batch start."""
 
-    def refined(self, batch: Any, now: Self) -> Self:
+    def refined(self, batch: TypicalEvidence, now: Self) -> Self:
         """The law after a batch, from its errors `now`: one line of state evolution."""
 
-    def settled(self, batch: Any, now: Self) -> Self | None:
+    def settled(self, batch: TypicalEvidence, now: Self) -> Self | None:
         """The law after a batch that has converged; None where it has to be iterated."""
 
     def change_from(self, old: Self) -> float:
@@ -216,7 +222,7 @@ class AnyLaw(Protocol):
 LawT = TypeVar("LawT", bound=AnyLaw)
 
 
-class Typical(WholeEvidence):
+class TypicalEvidence(WholeEvidence):
     """alpha N rows or columns drawn at random, as a law absorbs them."""
 
     #: Infinitely many rows: chance moves nothing.
@@ -225,6 +231,8 @@ class Typical(WholeEvidence):
     converged = False
     #: Whether inference is exact.
     optimal = False
+    #: Whether columns start from the true labels.
+    informed = False
     #: An error below this is none.
     floor = 0.0
 
@@ -242,7 +250,7 @@ class Typical(WholeEvidence):
         new = belief.refined(self, estimate)
         return Step(new, new, None, new.change_from(estimate), solved=self.solved(new))
 
-    def solved(self, law: Any) -> bool:
+    def solved(self, law: AnyLaw) -> bool:
         """Whether nothing is left to learn."""
         return False
 
@@ -253,7 +261,7 @@ class Typical(WholeEvidence):
         return "The state evolution diverges: the belief is too far from the truth."
 
 
-class TypicalBatch(Typical):
+class TypicalBatch(TypicalEvidence):
     """alpha N rows drawn at random, seen through a channel: the twin of `evidence.Batch`.
 
     Each refinement is one line of `eq:minise` (`eq:appendix_se` for general channels).
@@ -298,7 +306,7 @@ class TypicalBatch(Typical):
         )
         self.design = design
 
-    def solved(self, law: Law) -> bool:
+    def solved(self, law: AnyLaw) -> bool:
         return law.mse <= self.floor
 
     def gain(self, law: Law, errors: Errors) -> Gain:

@@ -22,8 +22,8 @@ from miniamp.theory.law import (
     ConvergedBatch,
     Law,
     OptimalBatch,
-    Typical,
     TypicalBatch,
+    TypicalEvidence,
 )
 from miniamp.theory.scalar import WEAK, ScalarChannel, checked_prior, scalar_channel
 from miniamp.theory.spectrum import Spectrum
@@ -274,13 +274,13 @@ def number_of_batches(alpha_b: float, batches: int | None, alpha_max: float | No
     return number
 
 
-def streamed(law: AnyLaw, batches: Sequence[Typical], stop: Stop, label: str) -> Curve:
+def streamed(law: AnyLaw, batches: Sequence[TypicalEvidence], stop: Stop, label: str) -> Curve:
     """The curve of a law that absorbs typical batches, equal or not, one after another."""
     return averaged([law], [batches], stop, label)
 
 
 def averaged(
-    laws: Sequence[AnyLaw], streams: Sequence[Sequence[Typical]], stop: Stop, label: str
+    laws: Sequence[AnyLaw], streams: Sequence[Sequence[TypicalEvidence]], stop: Stop, label: str
 ) -> Curve:
     """The curve of streams that each start anew, as the mean over independent replicates of a law.
 
@@ -315,15 +315,15 @@ def averaged(
 
 
 def _steps(
-    law: AnyLaw, batches: Sequence[Typical], stop: Stop
-) -> Iterator[tuple[AnyLaw, Typical, AnyLaw, Info]]:
+    law: AnyLaw, batches: Sequence[TypicalEvidence], stop: Stop
+) -> Iterator[tuple[AnyLaw, TypicalEvidence, AnyLaw, Info]]:
     """The law before each batch, the batch, the law after it, and how it got there."""
     for batch, (after, info) in zip(batches, stream(law, batches, stop), strict=True):
         yield law, batch, after, info
         law = after
 
 
-def _iterations(law: AnyLaw, batch: Typical) -> int:
+def _iterations(law: AnyLaw, batch: TypicalEvidence) -> int:
     if batch.solved(law):
         return 1
     plain = copy(batch)

@@ -15,7 +15,7 @@ from miniamp.absorb import Stop, absorb, stream
 from miniamp.arrays import Array, Given
 from miniamp.channels import Channel
 from miniamp.theory.balance import Balance, Extremum
-from miniamp.theory.law import AnyLaw, ConvergedBatch, OptimalBatch, Typical
+from miniamp.theory.law import AnyLaw, ConvergedBatch, OptimalBatch, TypicalEvidence
 from miniamp.theory.limits import learning_curve, starting_law
 from miniamp.theory.spectrum import Spectrum
 
@@ -293,8 +293,8 @@ def verdict(
 
 def judged(
     law: AnyLaw,
-    amp: Typical,
-    best: Typical,
+    amp: TypicalEvidence,
+    best: TypicalEvidence,
     number: int,
     critical: float | None,
     size: int,

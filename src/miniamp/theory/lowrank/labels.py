@@ -13,8 +13,8 @@ from miniamp.arrays import Array, ArrayOrFloat
 from miniamp.numerics.scales import LogTable
 from miniamp.priors import Gaussian, GaussianRows, OneHot
 from miniamp.theory.balance import Balance
-from miniamp.theory.law import relative_change
-from miniamp.theory.lowrank.matrix import ColumnLaw, MatrixLaw, Overlaps, TypicalColumns
+from miniamp.theory.law import TypicalEvidence, relative_change
+from miniamp.theory.lowrank.matrix import ColumnLaw, MatrixLaw, Overlaps
 from miniamp.theory.output import RowGain
 from miniamp.theory.scalar import scalar_channel
 
@@ -128,7 +128,7 @@ class LabelLaw(ColumnLaw):
         """Mean squared error of those labels."""
         return self._now.doubt
 
-    def entry(self, batch: TypicalColumns) -> LabelLaw:
+    def entry(self, batch: TypicalEvidence) -> LabelLaw:
         most = self.a + batch.alpha / self.R
         if batch.informed:
             return replace(self, a=most)
@@ -137,10 +137,10 @@ class LabelLaw(ColumnLaw):
         starts = batch.alpha > self.alpha_c * (1.0 + 1e-12)
         return replace(self, a=self.a or (SEED * most if starts else 0.0))
 
-    def refined(self, batch: TypicalColumns, now: LabelLaw) -> LabelLaw:
+    def refined(self, batch: TypicalEvidence, now: LabelLaw) -> LabelLaw:
         return self._after(batch, batch.alpha * float(now.balance.gain(now.balance.lam)))
 
-    def settled(self, batch: TypicalColumns, now: LabelLaw) -> LabelLaw:
+    def settled(self, batch: TypicalEvidence, now: LabelLaw) -> LabelLaw:
         if batch.informed and not batch.optimal:
             added = float(np.exp(self.balance.roots(batch.alpha)[-1][0]))
         else:
@@ -150,7 +150,7 @@ class LabelLaw(ColumnLaw):
     def change_from(self, old: LabelLaw) -> float:
         return relative_change(self.a, old.a)
 
-    def _after(self, batch: TypicalColumns, added: float) -> LabelLaw:
+    def _after(self, batch: TypicalEvidence, added: float) -> LabelLaw:
         a = self.a + added * self.noise / self.var
         return replace(self, a=a, columns=self.columns + batch.alpha)
 

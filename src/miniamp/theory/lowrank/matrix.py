@@ -13,7 +13,7 @@ from miniamp.absorb import Stop, absorb
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.priors import RowPrior
 from miniamp.priors.rows.base import root
-from miniamp.theory.law import Typical
+from miniamp.theory.law import TypicalEvidence
 
 #: Independent scramblings of the Sobol points: their spread is the stated standard error.
 REPLICATES = 8
@@ -23,7 +23,7 @@ FIRST = 1e-4
 CONVERGED = Stop(max_iter=2000, tol=1e-10)
 
 
-class TypicalColumns(Typical):
+class TypicalColumns(TypicalEvidence):
     """alpha N columns drawn at random: the twin of `evidence.FactorBatch`.
 
     Parameters
@@ -224,7 +224,7 @@ class MatrixLaw(ColumnLaw):
         power = mean.T @ mean / len(mean)
         return Overlaps(power, power, draws.rows.T @ mean / len(mean))
 
-    def entry(self, batch: TypicalColumns) -> MatrixLaw:
+    def entry(self, batch: TypicalEvidence) -> MatrixLaw:
         if not batch.informed and self.lam.precision.any():
             return self
         rows = self.draws_v.rows
@@ -232,10 +232,10 @@ class MatrixLaw(ColumnLaw):
         spread = (1.0 if batch.informed else FIRST) * (self.prior_v.second_moment(rows) - centre)
         return self._after(batch, Overlaps(*(centre + spread,) * 3))
 
-    def refined(self, batch: TypicalColumns, now: MatrixLaw) -> MatrixLaw:
+    def refined(self, batch: TypicalEvidence, now: MatrixLaw) -> MatrixLaw:
         return self._after(batch, self.overlap_v(self.overlap_u(now.lam)))
 
-    def settled(self, batch: TypicalColumns, now: MatrixLaw) -> MatrixLaw | None:
+    def settled(self, batch: TypicalEvidence, now: MatrixLaw) -> MatrixLaw | None:
         if not batch.optimal:
             return None
         starts = (ConvergedColumns(batch.alpha, informed) for informed in (False, True))
@@ -246,7 +246,7 @@ class MatrixLaw(ColumnLaw):
         moved = (np.abs(a - b).max() for a, b in zip(self.lam, old.lam, strict=True))
         return float(max(moved)) / scale
 
-    def _after(self, batch: TypicalColumns, share: Overlaps) -> MatrixLaw:
+    def _after(self, batch: TypicalEvidence, share: Overlaps) -> MatrixLaw:
         """After a batch whose columns add `share` each to lambda_V."""
         lam = Overlaps(*(o + batch.alpha * new for o, new in zip(self.lam, share, strict=True)))
         return replace(self, lam=lam, columns=self.columns + batch.alpha)
