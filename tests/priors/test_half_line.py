@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from miniamp.numerics.normal import half_line_moments, log_scaled_mass, sample_half_line
-from miniamp.priors.non_negative_gaussian import fit_half_line
+from miniamp.priors import NonNegativeGaussian
 
 PLACES = [-1e8, -1e5, -300.0, -30.0, -5.0, -3.01, -3.0, -2.99, -1.0, 0.0, 1.0, 8.0, 40.0, 1e6]
 
@@ -42,6 +42,13 @@ def test_draws_have_the_moments_and_the_sign(u: float) -> None:
     assert abs(draws.mean() - mean) < 5.0 * np.sqrt(var / n)
     # The fourth central moment of a cut normal is at most that of an exponential: 9 var^2.
     assert abs(draws.var() - var) < 5.0 * var * np.sqrt(8.0 / n)
+
+
+def fit_half_line(
+    mean: np.ndarray, var: np.ndarray, first: np.ndarray, second: np.ndarray, *more: object
+) -> tuple[np.ndarray, np.ndarray]:
+    """From E x and E x^2 instead of mean and variance."""
+    return NonNegativeGaussian(mean, var).refitted(first, second - first**2, *more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("mean", "var"), [(0.0, 1.0), (3.0, 0.5), (-4.0, 2.0), (1e3, 1.0)])

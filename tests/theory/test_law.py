@@ -5,7 +5,7 @@ import pytest
 
 from miniamp import Posterior, Stop, absorb, channels, evidence, priors
 from miniamp.theory import ConvergedBatch, Law, lowrank
-from miniamp.theory.lowrank.curves import CONVERGED
+from miniamp.theory.lowrank.matrix import CONVERGED
 
 
 def test_a_law_that_forgets_is_that_of_a_posterior_that_forgets():

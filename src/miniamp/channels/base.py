@@ -194,6 +194,22 @@ class Channel(Parametric, ABC):
         return np.broadcast_shapes(self.shape, *(np.shape(a) for a in arguments))
 
 
+class FiniteChannel(Channel):
+    """A channel whose observations take finitely many values."""
+
+    predicts_probabilities = True
+    labels: Array  #: the values of y, ascending
+
+    def predict_proba(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
+        """Probability of each value, along a last axis."""
+        # Each from its own side: 1 - p would lose the small one to rounding.
+        return np.exp(np.stack([self.log_partition(y, omega, V) for y in self.labels], axis=-1))
+
+    def outcomes(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
+        shape = (*self._shape_of(omega, V), len(self.labels))
+        return np.broadcast_to(self.labels, shape), np.ones(shape)
+
+
 class NoisyChannel(Channel):
     """A channel of z plus Gaussian noise of variance `var`, one for all rows or one per row."""
 

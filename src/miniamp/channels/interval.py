@@ -8,12 +8,12 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.channels.base import NoisyChannel, checked_values
+from miniamp.channels.base import FiniteChannel, NoisyChannel, checked_values
 from miniamp.channels.gaussian import NOISE_FLOOR
 from miniamp.numerics.normal import Slice, gaussian_slice
 
 
-class Interval(NoisyChannel):
+class Interval(NoisyChannel, FiniteChannel):
     """y is the number of the bin in which z + noise falls.
 
     K thresholds e_0 < ... < e_(K-1) make K + 1 bins, numbered as by `numpy.digitize`: bin 0 lies
@@ -37,7 +37,6 @@ class Interval(NoisyChannel):
     """
 
     names = ("thresholds", "var")
-    predicts_probabilities = True
     trailing: ClassVar[dict[str, int]] = {"thresholds": 1}
     #: As for the perceptron: rows that are certain of their bin say nothing more.
     noiseless_resolution = 1e-6
@@ -46,6 +45,7 @@ class Interval(NoisyChannel):
         self.thresholds = checked_thresholds(thresholds)
         super().__init__(var)
         self.blur = float(np.sqrt(self.var.min()))
+        self.labels = np.arange(float(self.bins))
 
     def edges(self) -> Array:
         return np.unique(self.thresholds)
@@ -68,24 +68,15 @@ class Interval(NoisyChannel):
         part, scale = self._slice(y, omega, V)
         return part.pull / scale, part.narrowing / np.square(scale)
 
-    def predict_proba(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
-        """Probability of each bin, along a last axis."""
-        each = [self.log_partition(np.array(float(k)), omega, V) for k in range(self.bins)]
-        return np.exp(np.stack(each, axis=-1))
-
     def predict(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
         """Mean and variance of the number of the bin."""
-        p, k = self.predict_proba(omega, V), np.arange(float(self.bins))
+        p, k = self.predict_proba(omega, V), self.labels
         mean = (p * k).sum(axis=-1)
         return mean, (p * np.square(k - mean[..., None])).sum(axis=-1)
 
     def sample(self, rng: np.random.Generator, z: ArrayOrFloat) -> Array:
         noisy = z + np.sqrt(self.var) * rng.normal(size=self._shape_of(z))
         return np.asarray((noisy[..., None] >= self.thresholds).sum(axis=-1), dtype=np.float64)
-
-    def outcomes(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
-        shape = (*self._shape_of(omega, V), self.bins)
-        return np.broadcast_to(np.arange(float(self.bins)), shape), np.ones(shape)
 
     def _slice(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Slice, Array]:
         """The bin in standard deviations from omega, integrated; and the standard deviation."""

@@ -62,19 +62,6 @@ class Logistic(Binary, Smooth):
         log_mass, slope, curvature = filled.reshape(3, *shape)
         return log_mass, slope, curvature
 
-    def feature(self, y: Array) -> tuple[ArrayOrFloat, ArrayOrFloat]:
-        return 0.0, 1.0
-
-    def bracket(self, y: Array, omega: Array, V: Array) -> tuple[Array, Array]:
-        # The slope of log P lies between 0 and y.
-        return np.minimum(omega, omega + y * V), np.maximum(omega, omega + y * V)
-
-    def predict_proba(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
-        # Each from its own side: 1 - p would lose the small one to rounding.
-        return np.exp(
-            np.stack([self.log_partition(np.array(y), omega, V) for y in (-1.0, 1.0)], axis=-1)
-        )
-
     def sample(self, rng: np.random.Generator, z: ArrayOrFloat) -> Array:
         return np.where(rng.random(np.shape(z)) < expit(z), 1.0, -1.0)
 

@@ -90,7 +90,7 @@ class Poisson(Smooth):
 
     def feature(self, y: Array) -> tuple[ArrayOrFloat, ArrayOrFloat]:
         if self.link == "softplus":
-            return 0.0, 1.0
+            return super().feature(y)
         return np.log(np.maximum(y, 1.0) / self.exposure), 1.0
 
     def bracket(self, y: Array, omega: Array, V: Array) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.channels.base import Channel, checked_values
+from miniamp.channels.base import Channel, FiniteChannel, checked_values
 from miniamp.numerics.averages import V_FLOOR, Tilted, derivatives, peak_of, tilted
 from miniamp.parametric import Places
 
@@ -35,13 +35,15 @@ class Smooth(Differentiable):
     #: Likelihoods of this kind vary with z on a scale of one.
     blur = 1.0
 
-    @abstractmethod
     def feature(self, y: Array) -> tuple[ArrayOrFloat, ArrayOrFloat]:
         """Where in z the likelihood is not simple, and the width of that place."""
+        return 0.0, 1.0
 
-    @abstractmethod
     def bracket(self, y: Array, omega: Array, V: Array) -> tuple[Array, Array]:
         """Two points between which P(y | z) N(z; omega, V) has its mode."""
+        # The slope falls from omega on: the mode is at most V times the slope there away.
+        end = omega + V * self.slopes(y, omega)[0]
+        return np.minimum(omega, end), np.maximum(omega, end)
 
     def log_partition(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
         return self._tilted(*self._broadcast(y, omega, V)).log_mass
@@ -67,25 +69,17 @@ class Smooth(Differentiable):
         return y, omega, np.maximum(V, V_FLOOR)
 
 
-class Binary(Differentiable):
+class Binary(FiniteChannel, Differentiable):
     """A channel whose observations are the labels -1 and +1."""
 
-    predicts_probabilities = True
+    labels = np.array([-1.0, 1.0])
 
     def weighted(self, weight: Array) -> Channel:
         return WeightedLabels(self, weight)
 
-    @abstractmethod
-    def predict_proba(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
-        """Probabilities of -1 and +1, along a last axis of length 2."""
-
     def predict(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
         minus, plus = np.moveaxis(self.predict_proba(omega, V), -1, 0)
         return plus - minus, 4.0 * plus * minus
-
-    def outcomes(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
-        both = (*self._shape_of(omega, V), 2)
-        return np.broadcast_to([-1.0, 1.0], both), np.ones(both)
 
     def checked(self, y: Given) -> Array:
         known = lambda labels: np.abs(labels) == 1.0  # noqa: E731
@@ -130,14 +124,6 @@ class WeightedLabels(Binary, Smooth):
     def slopes(self, y: ArrayOrFloat, z: Array) -> tuple[Array, Array]:
         first, second = self.plain.slopes(y, z)
         return self.weight * first, self.weight * second
-
-    def feature(self, y: Array) -> tuple[ArrayOrFloat, ArrayOrFloat]:
-        return 0.0, 1.0
-
-    def bracket(self, y: Array, omega: Array, V: Array) -> tuple[Array, Array]:
-        # The slope falls towards the side of y: from omega at most V times the slope there.
-        end = omega + V * self.slopes(y, omega)[0]
-        return np.minimum(omega, end), np.maximum(omega, end)
 
     def predict_proba(self, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
         return self.plain.predict_proba(omega, V)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,6 +20,7 @@ from miniamp.errors import InvalidInputError
 
 #: Environment variable that names the folder with the data files.
 VARIABLE = "MINIAMP_DATA"
+T = TypeVar("T")
 #: A scipy CSR array (documents, words).
 Counts: TypeAlias = sp.csr_array
 
@@ -53,16 +54,24 @@ def file_in_folder(name: str) -> Path | None:
     return place / name if place is not None and (place / name).is_file() else None
 
 
-def missing(what: str, name: str, fetcher: str) -> MissingDataError:
-    """The error for a data set that is in neither place."""
-    return MissingDataError(
-        what,
-        "no such data on this machine",
-        f"{name} in the folder that the environment variable {VARIABLE} names, or a copy in "
-        "scikit-learn's cache",
-        f"on a machine with a network run once {fetcher}, or set {VARIABLE} to a folder that has "
-        f"{name}",
-    )
+def _found(
+    name: str, what: str, read: Callable[[Path], T], fetcher: str, fetch: Callable[[], T]
+) -> T:
+    """A data set from its file in that folder, else from scikit-learn's cache."""
+    path = file_in_folder(name)
+    if path is not None:
+        return read(path)
+    try:
+        return fetch()
+    except (ImportError, OSError) as error:
+        raise MissingDataError(
+            what,
+            "no such data on this machine",
+            f"{name} in the folder that the environment variable {VARIABLE} names, or a copy in "
+            "scikit-learn's cache",
+            f"on a machine with a network run once sklearn.datasets.{fetcher}, or set {VARIABLE} "
+            f"to a folder that has {name}",
+        ) from error
 
 
 def load_mnist(digits: Sequence[int] = (0, 1, 2), dtype: DTypeLike = np.float64) -> Labelled:
@@ -94,7 +103,8 @@ def load_mnist(digits: Sequence[int] = (0, 1, 2), dtype: DTypeLike = np.float64)
         raise checks.refuse(
             "digits", digits, "different whole numbers from 0 to 9", "such as (0, 1, 2)"
         )
-    images, labels = _mnist_from_folder() or _mnist_from_scikit_learn()
+    fetcher = "fetch_openml('mnist_784', as_frame=False)"
+    images, labels = _found("mnist.npz", "MNIST", _read_mnist, fetcher, _fetch_mnist)
     place = np.full(10, -1)
     place[wanted] = np.arange(len(wanted))
     chosen = place[labels] >= 0
@@ -102,24 +112,17 @@ def load_mnist(digits: Sequence[int] = (0, 1, 2), dtype: DTypeLike = np.float64)
     return Labelled(X, place[labels[chosen]], tuple(str(digit) for digit in wanted))
 
 
-def _mnist_from_folder() -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
-    path = file_in_folder("mnist.npz")
-    if path is None:
-        return None
+def _read_mnist(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     with np.load(path) as arrays:
         images = np.concatenate([arrays["x_train"], arrays["x_test"]])
         labels = np.concatenate([arrays["y_train"], arrays["y_test"]])
     return images, labels.astype(np.int64)
 
 
-def _mnist_from_scikit_learn() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    fetcher = "sklearn.datasets.fetch_openml('mnist_784', as_frame=False)"
-    try:
-        from sklearn.datasets import fetch_openml
+def _fetch_mnist() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    from sklearn.datasets import fetch_openml
 
-        found = fetch_openml("mnist_784", version=1, as_frame=False, parser="liac-arff")
-    except (ImportError, OSError) as error:
-        raise missing("MNIST", "mnist.npz", fetcher) from error
+    found = fetch_openml("mnist_784", version=1, as_frame=False, parser="liac-arff")
     return found.data.astype(np.uint8), found.target.astype(np.int64)
 
 
@@ -163,7 +166,8 @@ def load_newsgroups(
         raise checks.refuse(
             "weighting", repr(weighting), f"one of {tuple(WEIGHTINGS)}", "choose one of them"
         )
-    texts, groups = _posts_from_folder() or _posts_from_scikit_learn()
+    name, fetcher = "20newsgroups.jsonl.gz", "fetch_20newsgroups(subset='all')"
+    texts, groups = _found(name, "20 newsgroups", _read_posts, fetcher, _fetch_posts)
     tops = np.array([group.split(".")[0] for group in groups])
     unknown = [name for name in hierarchies if name not in tops]
     if unknown or not len(hierarchies):
@@ -247,21 +251,14 @@ WEIGHTINGS: dict[str, Callable[[Counts], Counts]] = {
 }
 
 
-def _posts_from_folder() -> tuple[list[str], list[str]] | None:
-    path = file_in_folder("20newsgroups.jsonl.gz")
-    if path is None:
-        return None
+def _read_posts(path: Path) -> tuple[list[str], list[str]]:
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         posts = [json.loads(line) for line in lines]
     return [post["text"] for post in posts], [post["target"] for post in posts]
 
 
-def _posts_from_scikit_learn() -> tuple[list[str], list[str]]:
-    try:
-        from sklearn.datasets import fetch_20newsgroups
+def _fetch_posts() -> tuple[list[str], list[str]]:
+    from sklearn.datasets import fetch_20newsgroups
 
-        found = fetch_20newsgroups(subset="all", shuffle=False)
-    except (ImportError, OSError) as error:
-        fetcher = "sklearn.datasets.fetch_20newsgroups(subset='all')"
-        raise missing("20 newsgroups", "20newsgroups.jsonl.gz", fetcher) from error
+    found = fetch_20newsgroups(subset="all", shuffle=False)
     return list(found.data), [found.target_names[i] for i in found.target]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from miniamp import checks
-from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.arrays import Array, Given
 from miniamp.numerics.sums import leading, log_weights
-from miniamp.priors.base import Components
-from miniamp.priors.gaussian_mixture import FiniteMixture
+from miniamp.priors.gaussian_mixture import GaussianMixture
 
 
-class Discrete(FiniteMixture):
+class Discrete(GaussianMixture):
     """One of K points, with given probabilities.
 
     Parameters
@@ -31,7 +29,9 @@ class Discrete(FiniteMixture):
     [0.0, 0.486, 1.0]
     """
 
-    names = ("points", "weights")
+    names = ("points", "weights")  # type: ignore[assignment]  # of parts without a width
+    widths: ClassVar[dict[str, int]] = {}
+    centres = ()  # type: ignore[assignment]
     trailing: ClassVar[dict[str, int]] = {"points": 1, "weights": 1}
 
     def __init__(self, points: Given, weights: Given = None) -> None:
@@ -42,15 +42,7 @@ class Discrete(FiniteMixture):
             raise checks.refuse(
                 "weights", f"{self.weights.shape[-1]} weights", f"{K}", "give one for each point"
             )
-
-    def _components(self) -> Components:
-        return Components(self.weights, self.points, np.zeros(self.points.shape))
-
-    def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
-        """The prior after one EM step: weights are mean posterior probabilities; points stay."""
-        share = self.probabilities(A, B)
-        weights = np.mean(share.reshape(-1, share.shape[-1]), axis=0)
-        return self._learned(self._free(fixed), weights=weights)
+        self.means, self.vars = self.points, np.zeros(self.points.shape)
 
     def _log_terms(self, A: Array, B: Array) -> tuple[Array, Array]:
         """The terms relative to that of the best point, which is the common part.

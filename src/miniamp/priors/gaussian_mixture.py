@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Collection
 from typing import ClassVar, Self
 
@@ -16,60 +15,7 @@ from miniamp.priors.base import Components, ScalarPrior
 from miniamp.priors.gaussian import gaussian_log_partition, gaussian_moments
 
 
-class FiniteMixture(ScalarPrior):
-    """A prior of several components, each a Gaussian or a point."""
-
-    @abstractmethod
-    def _components(self) -> Components: ...
-
-    def components(self) -> Components:
-        return self._components()
-
-    @abstractmethod
-    def _log_terms(self, A: Array, B: Array) -> tuple[Array, Array]:
-        """log of weight times partition of each component, less a common part; and that part.
-
-        A and B have a last axis of length 1, beside which the components are; the common part is
-        without that axis.
-        """
-
-    def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        log_terms, common = self._log_terms(np.asarray(A)[..., None], np.asarray(B)[..., None])
-        return np.asarray(common + shares(log_terms)[0])
-
-    def _parts(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array, Array]:
-        """Share, mean and variance of each component under the tilt, all of shape (..., K)."""
-        A, B = np.asarray(A)[..., None], np.asarray(B)[..., None]
-        share = shares(self._log_terms(A, B)[0])[1]
-        _, means, variances = self._components()
-        if variances.any():
-            means, variances = gaussian_moments(means, variances, A, B)
-        return share, np.broadcast_to(means, share.shape), np.broadcast_to(variances, share.shape)
-
-    def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
-        share, means, variances = self._parts(A, B)
-        best = leading(means, np.argmax(share, axis=-1, keepdims=True))
-        mean, between = spread(share, means - best)
-        return best[..., 0] + mean, np.sum(share * variances, axis=-1) + between
-
-    def probabilities(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        """Posterior probability of each component, along a last axis of length K."""
-        return self._parts(A, B)[0]
-
-    def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        _, means, variances = self._components()
-        zero = (means == 0.0) & (variances == 0.0)
-        return np.asarray(np.sum(self.probabilities(A, B), axis=-1, where=~zero))
-
-    def drawn(self, rng: Generator, shape: Shape, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        share, means, variances = self._parts(A, B)
-        full = (*shape, share.shape[-1])
-        chosen = choose(rng, share, shape)
-        mean, var = (leading(np.broadcast_to(v, full), chosen)[..., 0] for v in (means, variances))
-        return np.asarray(mean + np.sqrt(var) * rng.normal(size=shape)) if var.any() else mean
-
-
-class GaussianMixture(FiniteMixture):
+class GaussianMixture(ScalarPrior):
     """N(means[k], vars[k]) with probability weights[k].
 
     Parameters
@@ -103,8 +49,42 @@ class GaussianMixture(FiniteMixture):
                     name, f"{getattr(self, name).shape[-1]} values", f"{K}", "give one per weight"
                 )
 
-    def _components(self) -> Components:
+    def components(self) -> Components:
         return Components(self.weights, self.means, self.vars)
+
+    def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        log_terms, common = self._log_terms(np.asarray(A)[..., None], np.asarray(B)[..., None])
+        return np.asarray(common + shares(log_terms)[0])
+
+    def _parts(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array, Array]:
+        """Share, mean and variance of each component under the tilt, all of shape (..., K)."""
+        A, B = np.asarray(A)[..., None], np.asarray(B)[..., None]
+        share = shares(self._log_terms(A, B)[0])[1]
+        means, variances = self.means, self.vars
+        if variances.any():
+            means, variances = gaussian_moments(means, variances, A, B)
+        return share, np.broadcast_to(means, share.shape), np.broadcast_to(variances, share.shape)
+
+    def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
+        share, means, variances = self._parts(A, B)
+        best = leading(means, np.argmax(share, axis=-1, keepdims=True))
+        mean, between = spread(share, means - best)
+        return best[..., 0] + mean, np.sum(share * variances, axis=-1) + between
+
+    def probabilities(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        """Posterior probability of each component, along a last axis of length K."""
+        return self._parts(A, B)[0]
+
+    def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        zero = (self.means == 0.0) & (self.vars == 0.0)
+        return np.asarray(np.sum(self.probabilities(A, B), axis=-1, where=~zero))
+
+    def drawn(self, rng: Generator, shape: Shape, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
+        share, means, variances = self._parts(A, B)
+        full = (*shape, share.shape[-1])
+        chosen = choose(rng, share, shape)
+        mean, var = (leading(np.broadcast_to(v, full), chosen)[..., 0] for v in (means, variances))
+        return np.asarray(mean + np.sqrt(var) * rng.normal(size=shape)) if var.any() else mean
 
     def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
         """The prior after one EM step on whatever is shared among weights, means and vars.
@@ -132,7 +112,10 @@ class GaussianMixture(FiniteMixture):
         return self._learned(free, weights=total / np.sum(total), means=centres, vars=spreads)
 
     def _log_terms(self, A: Array, B: Array) -> tuple[Array, Array]:
-        """The terms of the components.
+        """log of weight times partition of each component, less a common part; and that part.
+
+        A and B have a last axis of length 1, beside which the components are; the common part is
+        without that axis.
 
         Where the tilt is sharper than the components, B^2/2A is common to all and so large that
         their differences would drown in its rounding: there the centred form

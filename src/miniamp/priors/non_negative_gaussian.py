@@ -65,45 +65,32 @@ class NonNegativeGaussian(MeanAndVariance):
         """The cut normal with the posterior's first two moments.
 
         Where the posterior is spread more widely than any cut normal can be, mean -> -inf and
-        var -> inf, towards an exponential distribution; the step stops on the way
-        (`fit_half_line`).
+        var -> inf, towards an exponential distribution; the step stops on the way.
         """
-        return fit_half_line(self.mean, self.var, mean, var + np.square(mean), weight, free)
+        total, first, second = float(np.sum(weight)), mean, var + np.square(mean)
+        if not (total > 0.0 and free & {"mean", "var"}):
+            return self.mean, self.var
+        start, variance = float(self.mean.flat[0]), float(self.var.flat[0])
+        if {"mean", "var"} <= free:
+            average = float(np.sum(weight * first)) / total, float(np.sum(weight * second)) / total
+            return _match(start / np.sqrt(variance), *average)
+
+        def loss(mean: Array, var: Array) -> float:
+            square = second - 2.0 * mean * first + np.square(mean)
+            each = 0.5 * square / var + 0.5 * np.log(var) + log_ndtr(mean / np.sqrt(var))
+            return float(np.sum(weight * each)) / total
+
+        if "var" in free:
+            of_width = lambda log_var: loss(self.mean, np.exp(log_var))  # noqa: E731
+            return self.mean, np.exp(_lowest(of_width, np.log(variance), np.log(_REACH)))
+        reach = _REACH * float(np.sqrt(np.max(self.var)))
+        return _lowest(lambda x: loss(np.asarray(x), self.var), start, reach), self.var
 
     def _tilted(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
         """Mean of the uncut normal over its width after the tilt, and that width."""
         A, B = np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64)
         width = np.sqrt(self.var / (1.0 + A * self.var))
         return np.asarray((self.mean / self.var + B) * width), np.asarray(width)
-
-
-def fit_half_line(
-    mean: Array, var: Array, first: Array, second: Array, weight: Array, free: frozenset[str]
-) -> tuple[Array, Array]:
-    """The (mean, var) that maximise the expected log-density of a cut normal.
-
-    From the present values, of which those in `free` may change, and from E x, E x^2 and the weight
-    of each coordinate, (N,) each.
-    """
-    total = float(np.sum(weight))
-    if not (total > 0.0 and free & {"mean", "var"}):
-        return mean, var
-
-    if {"mean", "var"} <= free:
-        average = float(np.sum(weight * first)) / total, float(np.sum(weight * second)) / total
-        return _match(float(mean.flat[0] / np.sqrt(var.flat[0])), *average)
-
-    def loss(mean: Array, var: Array) -> float:
-        square = second - 2.0 * mean * first + np.square(mean)
-        each = 0.5 * square / var + 0.5 * np.log(var) + log_ndtr(mean / np.sqrt(var))
-        return float(np.sum(weight * each)) / total
-
-    if "var" in free:
-        start, reach = float(np.log(var.flat[0])), float(np.log(_REACH))
-        return mean, np.exp(_lowest(lambda log_var: loss(mean, np.exp(log_var)), start, reach))
-    start = float(mean.flat[0])
-    reach = _REACH * float(np.sqrt(np.max(var)))
-    return _lowest(lambda centre: loss(np.asarray(centre), var), start, reach), var
 
 
 def _match(present: float, first: float, second: float) -> tuple[Array, Array]:

@@ -1,6 +1,7 @@
 """Theory: what Mini-AMP will do before it has seen a row, for every prior and channel."""
 
 from miniamp.theory import lowrank
+from miniamp.theory.balance import FixedPoint
 from miniamp.theory.curves import Curve, DecayRate, decay_rate, generalisation_error
 from miniamp.theory.diagram import PhaseDiagram, phase_diagram
 from miniamp.theory.drift import LongRun, best_forget, long_run
@@ -23,7 +24,7 @@ from miniamp.theory.phases import (
     verdict,
 )
 from miniamp.theory.planning import Choice, Plan, plan
-from miniamp.theory.potential import FixedPoint, fixed_points, free_energy, mutual_information
+from miniamp.theory.potential import fixed_points, free_energy, mutual_information
 from miniamp.theory.scheduling import Schedule, Sizes, schedule
 from miniamp.theory.spectrum import Spectrum
 

@@ -24,15 +24,24 @@ CLOSE = 0.02
 WEAKEST = 1e-4
 #: ... and ends where the error has reached its floor, or at this many times 1/Var x.
 STRONGEST = 1e32
-#: A first iteration that adds less precision than this, in units of 1/Var x, adds none: the channel
-#: cannot distinguish z from -z, and nothing breaks the symmetry.
-BLIND = 1e-13
 #: The chance overlap that leaves a point where nothing is known, in units of 1/Var x.
 SEED = 1e-9
 #: A continuous part of less weight than this is none.
 NO_CONTINUUM = 1e-9
+#: Stands for an infinite precision.
+STRONG = 1e32
 #: Turns whose logarithms differ by less are rounding on a flat curve.
 RIPPLE = 1e-8
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """A stationary point of the mutual information at some alpha."""
+
+    mse: float  #: its error E
+    stable: bool  #: whether the iteration comes back to it: a minimum of the mutual information
+    mutual_information: float  #: i_RS^b there, in nats per coefficient
+    lam: float  #: the precision lambda there
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,10 @@ class Balance:
     0.75
     """
 
+    #: A first iteration that adds less precision than this, in units of 1/Var x, adds none: the
+    #: channel cannot distinguish z from -z, and nothing breaks the symmetry.
+    unseen = 1e-13
+
     def __init__(
         self, prior: Given, channel: Given, lam: float = 0.0, design: Spectrum | None = None
     ) -> None:
@@ -72,17 +85,34 @@ class Balance:
         """The error at lambda = lambda_0 + exp(s)."""
         return self.scalar.mmse(self.lam + np.exp(s))
 
+    def gain(self, lam: float | Array) -> Array:
+        """delta(epsilon(lambda)): what a row over coefficients adds to this precision."""
+        return self.output.delta(self.scalar.mmse(lam))
+
+    def price(self, lam: Array) -> Array:
+        """1/delta(epsilon(lambda)), the rows over coefficients that a unit of precision costs."""
+        mse = np.maximum(self.scalar.mmse(lam), max(self.output.floor, 1e-300))
+        with np.errstate(divide="ignore", over="ignore"):
+            return np.asarray(1.0 / self.output.delta(mse))
+
     def log_alpha(self, s: float | Array) -> Array:
         """log of the alpha that has a fixed point at lambda = lambda_0 + exp(s)."""
         with np.errstate(divide="ignore"):
-            return np.asarray(s - np.log(self.output.delta(self.mse(s))))
+            return np.asarray(s - np.log(self.gain(self.lam + np.exp(s))))
+
+    def reached(self, alpha: float, optimal: bool = False) -> tuple[float, float]:
+        """What a batch adds to lambda and the error it leaves, by Mini-AMP or exact inference."""
+        s = self.optimal_root(alpha) if optimal else self.smallest_root(alpha)
+        if s is None:
+            return self.perfect_gain(alpha), self.output.floor
+        return float(np.exp(s)), float(self.mse(s))
 
     def smallest_root(self, alpha: float) -> float | None:
         """log(lambda - lambda_0) of the fixed point that Mini-AMP reaches; None for E = 0."""
         target = float(np.log(alpha))
         # One iteration from lambda_0: a lower bound, since delta only grows from there.
-        first = float(self.output.delta(self.scalar.mmse(self.lam)))
-        if first * alpha * self.scalar.variance < BLIND:
+        first = float(self.gain(self.lam))
+        if first * alpha * self.scalar.variance <= self.unseen:
             critical = self.weak_recovery
             if critical is None or alpha <= critical * (1.0 + 1e-12):
                 return -np.inf
@@ -144,6 +174,42 @@ class Balance:
             return [(self._tiny(target), True), *found]
         critical = self.weak_recovery
         return found if critical is None else [(-np.inf, False), *found]
+
+    def optimal_root(self, alpha: float) -> float | None:
+        """log(lambda - lambda_0) of the fixed point of least mutual information; None for E = 0."""
+        perfect = self.perfect(alpha)
+        if perfect and self.output.noiseless:
+            return None  # without noise the mutual information of every other point is infinite
+        roots: list[float | None] = [s for s, stable in self.roots(alpha) if stable]
+        if perfect:
+            roots.append(None)
+        if not roots:
+            return self.smallest_root(alpha)
+        return min(roots, key=lambda s: self.point(alpha, s).mutual_information)
+
+    def point(self, alpha: float, s: float | None, stable: bool = True) -> FixedPoint:
+        """The fixed point at log(lambda - lambda_0) = s; None for the one without error.
+
+        The latter's E is the channel's floor where that is not 0.
+        """
+        added = self.perfect_gain(alpha) if s is None else float(np.exp(s))
+        mse = self.output.floor if s is None else float(self.mse(s))
+        return FixedPoint(mse, stable, float(self.information(mse, alpha)), self.lam + added)
+
+    def information(self, mse: float | Array, alpha: float) -> Array:
+        """i_RS^b(E) at these errors E, in nats per coefficient."""
+        gain = alpha * self.output.delta(np.maximum(mse, self.output.floor))
+        # At E = 0 a channel with a jump has an infinite gain: x is known, and I_x saturates there.
+        known = np.isinf(gain)
+        gain = np.where(known, STRONG, gain)
+        pull = np.where(known, 0.0, 0.5 * gain * mse)
+        rows = alpha * self.output.information(mse)
+        return np.asarray(self.scalar.information(self.lam + gain) - pull + rows)
+
+    def perfect_gain(self, alpha: float) -> float:
+        """What a batch adds to lambda at the fixed point without error."""
+        floor = self.output.floor
+        return alpha * self.output.residue / floor if floor > 0.0 else np.inf
 
     def perfect(self, alpha: float) -> bool:
         """Whether E = 0 (or the channel's floor) is a stable fixed point at this alpha."""
@@ -220,7 +286,7 @@ class Balance:
     def _tiny(self, target: float) -> float:
         """The fixed point below the scan: alpha so small that delta is that of lambda_0."""
         with np.errstate(divide="ignore"):  # blind rows: it is where nothing is known
-            return target + float(np.log(self.output.delta(self.scalar.mmse(self.lam))))
+            return target + float(np.log(self.gain(self.lam)))
 
 
 def _without_ripples(turns: list[Extremum], log_limit: float) -> list[Extremum]:

@@ -12,7 +12,7 @@ from miniamp.channels.base import Channel
 from miniamp.theory.balance import Balance
 from miniamp.theory.limits import learning_curve
 from miniamp.theory.output import output_channel
-from miniamp.theory.potential import mutual_information, observation_entropy, reached
+from miniamp.theory.potential import mutual_information, observation_entropy
 from miniamp.theory.scalar import scalar_channel
 from miniamp.theory.spectrum import Spectrum
 
@@ -80,13 +80,10 @@ def information_curve(
         ]
     )
     gained = both - scalar.information(before)
-    noise = np.nan if design is not None else _noise_entropy(channel, scalar.power)
+    output = None if design is not None else output_channel(channel, scalar.power)
+    noise = np.nan if output is None else observation_entropy(output)
     kept, log_evidence = scalar.information(curve.lam), -gained - alpha * noise
     return InformationCurve(curve.alpha, curve.mse, both, kept, gained, log_evidence)
-
-
-def _noise_entropy(channel: Channel, power: float) -> float:
-    return observation_entropy(output_channel(channel, power))
 
 
 def expected_log_evidence(prior: Given, channel: Channel, alpha: Given, lam: Given = 0.0) -> float:
@@ -113,11 +110,10 @@ def expected_log_evidence(prior: Given, channel: Channel, alpha: Given, lam: Giv
     """
     alpha = checks.number("alpha", alpha, above=0.0)
     lam = checks.number("lam", lam, least=0.0)
-    mse = reached(Balance(prior, channel, lam), alpha, optimal=False).mse
-    scalar = scalar_channel(prior)
-    both = float(mutual_information(prior, channel, mse, alpha, lam))
-    noise = _noise_entropy(channel, scalar.power)
-    return -(both - float(scalar.information(lam))) - alpha * noise
+    balance = Balance(prior, channel, lam)
+    both = float(balance.information(balance.reached(alpha)[1], alpha))
+    noise = observation_entropy(output_channel(channel, balance.scalar.power))
+    return float(balance.scalar.information(lam)) - both - alpha * noise
 
 
 def y_mmse(prior: Given, channel: Channel, alpha: Given, lam: Given = 0.0) -> float:
@@ -143,7 +139,7 @@ def y_mmse(prior: Given, channel: Channel, alpha: Given, lam: Given = 0.0) -> fl
     """
     alpha = checks.number("alpha", alpha, above=0.0)
     balance = Balance(prior, channel, checks.number("lam", lam, least=0.0))
-    mse = reached(balance, alpha, optimal=True).mse
+    mse = balance.reached(alpha, optimal=True)[1]
     return mse * (1.0 - mse * float(balance.output.delta(mse))) if mse > 0.0 else 0.0
 
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
 from miniamp import checks
 from miniamp.absorb import Step, WholeEvidence
-from miniamp.arrays import Given
+from miniamp.arrays import ArrayOrFloat, Given
 from miniamp.channels.base import Channel
 from miniamp.priors.base import ScalarPrior
 from miniamp.theory.balance import Balance
 from miniamp.theory.output import checked_channel, row_rule
-from miniamp.theory.potential import batch_gain, perfect_gain
 from miniamp.theory.scalar import field_rule, scalar_channel
 from miniamp.theory.spectrum import Spectrum, row_gain
 
+#: The solver of a batch that is not iterated.
+ROOT_SEARCH = "root search"
 #: A mean below this share of the standard deviation is none.
 CENTRED = 1e-9
 
@@ -113,6 +114,39 @@ class Law:
         noise = self.signal**2 * drift * variance
         return self._with(self.lam, self.gamma + noise, np.sqrt(1.0 - drift) * self.signal)
 
+    def entry(self, batch: TypicalEvidence) -> Law:
+        return self
+
+    def refined(self, batch: TypicalEvidence, now: Law) -> Law:
+        assert isinstance(batch, TypicalBatch)
+        return self.tilted(batch.gain(self, now.errors))
+
+    def settled(self, batch: TypicalEvidence, now: Law) -> Law | None:
+        assert isinstance(batch, TypicalBatch)
+        if not self.matched or batch.true_channel is not None:
+            return None
+        balance = Balance(self.prior, batch.channel, self.lam, batch.design)
+        if now.mse <= balance.output.floor:
+            added = balance.perfect_gain(batch.alpha)
+        else:
+            added = balance.reached(batch.alpha, batch.optimal)[0]
+        return self.tilted(Gain(added, added, added))
+
+    def change_from(self, old: Law) -> float:
+        variance = relative_change(self.variance, old.variance)
+        return relative_change(self.mse, old.mse) + variance
+
+    def figures(self, floor: float) -> dict[str, ArrayOrFloat]:
+        error = self.errors
+        return {
+            "mse": max(error.mse, floor),
+            "variance": max(error.variance, floor),
+            "lam": self.lam,
+            "gamma": self.gamma,
+            "overlap": error.overlap,
+            "power": error.power,
+        }
+
     @property
     def mse(self) -> float:
         """E of Theorem 1."""
@@ -159,10 +193,75 @@ class Law:
         )
 
 
-TypicalStep = Step[Gain, Errors, None]
+class AnyLaw(Protocol):
+    """What typical evidence needs of a law, be it of coefficients or of a low-rank model."""
+
+    @property
+    def mse(self) -> float:
+        """The error of a coefficient, or of an entry of U."""
+
+    def scaled(self, factor: float) -> Any:
+        """The law with all that is known counted `factor` times."""
+
+    def entry(self, batch: TypicalEvidence) -> Self:
+        """Where the iterations of a batch start."""
+
+    def refined(self, batch: TypicalEvidence, now: Self) -> Self:
+        """The law after a batch, from its errors `now`: one line of state evolution."""
+
+    def settled(self, batch: TypicalEvidence, now: Self) -> Self | None:
+        """The law after a batch that has converged; None where it has to be iterated."""
+
+    def change_from(self, old: Self) -> float:
+        """How far this law is from another, relative to their scale."""
+
+    def figures(self, floor: float) -> dict[str, ArrayOrFloat]:
+        """The columns of a `Curve`; errors below `floor` are none."""
 
 
-class TypicalBatch(WholeEvidence):
+LawT = TypeVar("LawT", bound=AnyLaw)
+
+
+class TypicalEvidence(WholeEvidence):
+    """alpha N rows or columns drawn at random, as a law absorbs them."""
+
+    #: Infinitely many rows: chance moves nothing.
+    rows = 2**53
+    #: Whether it is iterated to convergence, by a root search where one number is enough.
+    converged = False
+    #: Whether inference is exact.
+    optimal = False
+    #: Whether columns start from the true labels.
+    informed = False
+    #: An error below this is none.
+    floor = 0.0
+
+    def __init__(self, alpha: Given) -> None:
+        self.alpha = checks.number("alpha_b", alpha, above=0.0)
+
+    def start(self, belief: LawT) -> tuple[LawT, None]:
+        return belief.entry(self), None
+
+    def refine(self, belief: LawT, estimate: LawT, memory: None) -> Step[LawT, LawT, None]:
+        found = belief.settled(self, estimate) if self.converged else None
+        if found is not None:
+            return Step(found, found, None, change=0.0, solved=True, solver=ROOT_SEARCH)
+        # Refusing rows that contradict the belief is left to the algorithm: health is 1.
+        new = belief.refined(self, estimate)
+        return Step(new, new, None, new.change_from(estimate), solved=self.solved(new))
+
+    def solved(self, law: AnyLaw) -> bool:
+        """Whether nothing is left to learn."""
+        return False
+
+    def conclude(self, belief: LawT, step: Step[LawT, LawT, None]) -> LawT:
+        return step.estimate
+
+    def diagnosis(self) -> str:
+        return "The state evolution diverges: the belief is too far from the truth."
+
+
+class TypicalBatch(TypicalEvidence):
     """alpha N rows drawn at random, seen through a channel: the twin of `evidence.Batch`.
 
     Each refinement is one line of `eq:minise` (`eq:appendix_se` for general channels).
@@ -192,9 +291,6 @@ class TypicalBatch(WholeEvidence):
     0.5
     """
 
-    #: Infinitely many rows: chance moves nothing.
-    rows = 2**53
-
     def __init__(
         self,
         alpha: Given,
@@ -202,44 +298,22 @@ class TypicalBatch(WholeEvidence):
         true_channel: Channel | None = None,
         design: Spectrum | None = None,
     ) -> None:
-        self.alpha = checks.number("alpha_b", alpha, above=0.0)
+        super().__init__(alpha)
         self.channel = checked_channel("channel", channel)
+        self.floor = self.channel.error_floor
         self.true_channel = (
             None if true_channel is None else checked_channel("true_channel", true_channel)
         )
         self.design = design
 
-    def start(self, belief: Law) -> tuple[Errors, None]:
-        return belief.errors, None
-
-    def refine(self, belief: Law, estimate: Errors, memory: None) -> TypicalStep:
-        gain = self.gain(belief, estimate)
-        new = belief.tilted(gain).errors
-        return Step(
-            tilt=gain,
-            estimate=new,
-            memory=None,
-            change=_change(new.mse, estimate.mse) + _change(new.variance, estimate.variance),
-            # Refusing rows that contradict the belief is left to the algorithm.
-            health=1.0,
-            solved=new.mse <= self.channel.error_floor,
-        )
-
-    def searches(self, belief: Law) -> bool:
-        """Whether one refinement finds the fixed point, by a root search."""
-        return False
-
-    def conclude(self, belief: Law, step: TypicalStep) -> Law:
-        return belief.tilted(step.tilt)
-
-    def diagnosis(self) -> str:
-        return "The state evolution diverges: the belief is too far from the truth."
+    def solved(self, law: AnyLaw) -> bool:
+        return law.mse <= self.floor
 
     def gain(self, law: Law, errors: Errors) -> Gain:
         """What the batch adds to a law whose errors are these in the meantime."""
         if law.matched and self.true_channel is None:
             power = scalar_channel(law.prior).power
-            mse = max(errors.mse, self.channel.error_floor)
+            mse = max(errors.mse, self.floor)
             lam = self.alpha * float(row_gain(self.channel, power, self.design).delta(mse))
             return Gain(lam, lam, lam)
         if self.design is not None:
@@ -269,22 +343,7 @@ class ConvergedBatch(TypicalBatch):
     0.732050807569
     """
 
-    #: Whether inference is exact.
-    optimal = False
-
-    def refine(self, belief: Law, estimate: Errors, memory: None) -> TypicalStep:
-        if not self.searches(belief):
-            return super().refine(belief, estimate, memory)
-        balance = Balance(belief.prior, self.channel, belief.lam, self.design)
-        if estimate.mse <= balance.output.floor:
-            lam = perfect_gain(balance, self.alpha)
-        else:
-            lam = batch_gain(balance, self.alpha, self.optimal)
-        gain = Gain(lam, lam, lam)
-        return Step(gain, belief.tilted(gain).errors, None, change=0.0, solved=True)
-
-    def searches(self, belief: Law) -> bool:
-        return belief.matched and self.true_channel is None
+    converged = True
 
 
 class OptimalBatch(ConvergedBatch):
@@ -325,6 +384,7 @@ def averaged_responses(
     return seen, square, float(np.sum(weights * g * g_true))
 
 
-def _change(new: float, old: float) -> float:
+def relative_change(new: float, old: float) -> float:
+    """The change between two numbers over the larger of them."""
     scale = max(abs(new), abs(old))
     return abs(new - old) / scale if scale > 0.0 else 0.0

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 
 import numpy as np
 from scipy.optimize import brentq
 
 from miniamp import checks
-from miniamp.absorb import Info, Stop, stream
+from miniamp.absorb import Info, Stop, absorb, stream
 from miniamp.arrays import Array, Given
 from miniamp.channels import Channel
 from miniamp.numerics.scales import LogTable
 from miniamp.priors import ScalarPrior
 from miniamp.theory.balance import Balance
 from miniamp.theory.curves import Curve
-from miniamp.theory.law import ConvergedBatch, Law, OptimalBatch, TypicalBatch
-from miniamp.theory.output import OutputChannel, output_channel
-from miniamp.theory.potential import batch_gain
+from miniamp.theory.law import (
+    ROOT_SEARCH,
+    AnyLaw,
+    ConvergedBatch,
+    Law,
+    OptimalBatch,
+    TypicalBatch,
+    TypicalEvidence,
+)
 from miniamp.theory.scalar import WEAK, ScalarChannel, checked_prior, scalar_channel
 from miniamp.theory.spectrum import Spectrum
 
@@ -127,11 +134,10 @@ def online_curve(prior: Given, channel: Given, alphas: Given) -> Curve:
     >>> [round(float(mse), 6) for mse in curve.mse], round(curve.blow_up, 6)
     ([0.427362, 0.0], 4.368193)
     """
-    alphas = _checked_alphas(alphas)
-    scalar = scalar_channel(prior)
-    price, blow_up = _price(scalar, output_channel(channel, scalar.power))
-    lam = np.array([_inverted(price, float(alpha), blow_up, scalar) for alpha in alphas])
-    return _matched(alphas, lam, scalar, "online (ADF)", blow_up=blow_up)
+    alphas, balance = _checked_alphas(alphas), Balance(prior, channel)
+    price, blow_up = _price(balance)
+    lam = np.array([_inverted(price, float(alpha), blow_up, balance.scalar) for alpha in alphas])
+    return _matched(alphas, lam, balance.scalar, "online (ADF)", blow_up=blow_up)
 
 
 def online_alpha(prior: Given, channel: Given, mse: float) -> float:
@@ -143,9 +149,8 @@ def online_alpha(prior: Given, channel: Given, mse: float) -> float:
     >>> round(online_alpha(priors.Gaussian(), channels.Gaussian(var=0.5), 0.25), 6)  # 3/2 + log 4
     2.886294
     """
-    scalar = scalar_channel(prior)
-    price, _ = _price(scalar, output_channel(channel, scalar.power))
-    return float(price.integral(precision_for(scalar, mse)))
+    balance = Balance(prior, channel)
+    return float(_price(balance)[0].integral(precision_for(balance.scalar, mse)))
 
 
 def offline_alpha(
@@ -199,17 +204,16 @@ def crossing(rising: Callable[[float], float], scalar: ScalarChannel) -> float:
     return float(np.exp(root))
 
 
-def _price(scalar: ScalarChannel, output: OutputChannel) -> tuple[LogTable, float | None]:
-    """1/delta(epsilon(lambda)), the cost of lambda in alpha, and the whole cost if finite."""
-
-    def log_price(log_lam: Array) -> Array:
-        mse = np.maximum(scalar.mmse(np.exp(log_lam)), max(output.floor, 1e-300))
-        return -np.log(output.delta(mse))
-
-    start = np.log(WEAK / scalar.variance)
-    first = float(np.exp(log_price(np.array([start]))[0]))
-    price = LogTable(log_price, start, lambda x: (np.full_like(x, first), first * x))
-    if output.exponent() > 0.0 and scalar.decay() > 0.0:
+def _price(balance: Balance) -> tuple[LogTable, float | None]:
+    """The cost of lambda in alpha, as a table, and the whole cost if finite."""
+    scalar, start = balance.scalar, WEAK / balance.scalar.variance
+    first = float(balance.price(np.array([start]))[0])
+    price = LogTable(
+        lambda log_lam: np.log(balance.price(np.exp(log_lam))),
+        np.log(start),
+        lambda x: (np.full_like(x, first), first * x),
+    )
+    if balance.output.exponent() > 0.0 and scalar.decay() > 0.0:
         # epsilon ~ exp(-lambda decay): beyond 500/decay nothing is left to pay.
         return price, float(price.integral(500.0 / scalar.decay()))
     return price, None
@@ -231,7 +235,7 @@ def offline_curve(
     alphas = _checked_alphas(alphas)
     balance = Balance(prior, channel, design=design)
     amp, best = (
-        np.array([batch_gain(balance, a, optimal) if a > 0.0 else 0.0 for a in alphas])
+        np.array([balance.reached(a, optimal)[0] if a > 0.0 else 0.0 for a in alphas])
         for optimal in (False, True)
     )
     floor = balance.output.floor
@@ -270,42 +274,61 @@ def number_of_batches(alpha_b: float, batches: int | None, alpha_max: float | No
     return number
 
 
-def streamed(law: Law, batches: Sequence[TypicalBatch], stop: Stop, label: str) -> Curve:
+def streamed(law: AnyLaw, batches: Sequence[TypicalEvidence], stop: Stop, label: str) -> Curve:
     """The curve of a law that absorbs typical batches, equal or not, one after another."""
-    steps = list(stream(law, batches, stop))
-    laws = [new for new, _ in steps]
-    errors = [new.errors for new in laws]
-    floor = batches[0].channel.error_floor
+    return averaged([law], [batches], stop, label)
+
+
+def averaged(
+    laws: Sequence[AnyLaw], streams: Sequence[Sequence[TypicalEvidence]], stop: Stop, label: str
+) -> Curve:
+    """The curve of streams that each start anew, as the mean over independent replicates of a law.
+
+    Standard errors are those of the mean over replicates; 0 of a single one.
+    """
+    runs = [[step for each in streams for step in _steps(law, each, stop)] for law in laws]
+    found = [[after.figures(batch.floor) for _, batch, after, _ in run] for run in runs]
+    values = {name: np.array([[row[name] for row in run] for run in found]) for name in found[0][0]}
+
+    def spread(name: str) -> Array:
+        if len(laws) == 1 or name not in values:
+            return np.zeros(len(runs[0]) if name in values else 0)
+        return np.asarray(values[name].std(axis=0, ddof=1) / np.sqrt(len(laws)))
 
     def count() -> Array:
         # A root search takes one step whatever the iteration would have taken: iterate now.
-        pairs = zip([law, *laws[:-1]], batches, steps, strict=True)
         return np.array(
             [
-                _iterations(before, batch) if batch.searches(before) else info.iterations
-                for before, batch, (_, info) in pairs
+                _iterations(before, batch) if info.solver == ROOT_SEARCH else info.iterations
+                for before, batch, _, info in runs[0]
             ]
         )
 
     return Curve(
-        alpha=np.cumsum([batch.alpha for batch in batches]),
-        mse=np.maximum([e.mse for e in errors], floor),
-        variance=np.maximum([e.variance for e in errors], floor),
-        lam=np.array([new.lam for new in laws]),
-        gamma=np.array([new.gamma for new in laws]),
-        overlap=np.array([e.overlap for e in errors]),
-        power=np.array([e.power for e in errors]),
+        alpha=np.concatenate([np.cumsum([batch.alpha for batch in each]) for each in streams]),
+        **{name: each.mean(axis=0) for name, each in values.items()},
+        error=spread("mse"),
+        label_error_error=spread("label_error"),
         label=label,
         _count=count,
     )
 
 
-def _iterations(law: Law, batch: TypicalBatch) -> int:
-    if law.mse <= batch.channel.error_floor:
+def _steps(
+    law: AnyLaw, batches: Sequence[TypicalEvidence], stop: Stop
+) -> Iterator[tuple[AnyLaw, TypicalEvidence, AnyLaw, Info]]:
+    """The law before each batch, the batch, the law after it, and how it got there."""
+    for batch, (after, info) in zip(batches, stream(law, batches, stop), strict=True):
+        yield law, batch, after, info
+        law = after
+
+
+def _iterations(law: AnyLaw, batch: TypicalEvidence) -> int:
+    if batch.solved(law):
         return 1
-    plain = TypicalBatch(batch.alpha, batch.channel, design=batch.design)
-    steps: Iterator[tuple[Law, Info]] = stream(law, [plain], Stop(max_iter=PATIENCE, tol=COUNTED))
-    return next(steps)[1].iterations
+    plain = copy(batch)
+    plain.converged = False
+    return absorb(law, plain, Stop(max_iter=PATIENCE, tol=COUNTED))[1].iterations
 
 
 def _inverted(price: LogTable, alpha: float, blow_up: float | None, scalar: ScalarChannel) -> float:

@@ -6,12 +6,11 @@ from abc import ABC, abstractmethod
 from functools import cached_property
 
 import numpy as np
-from numpy.polynomial.chebyshev import Chebyshev, chebpts1
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.base import Channel
-from miniamp.numerics.scales import LogTable, gaussian_rule
+from miniamp.numerics.scales import LogTable, gaussian_rule, low_series
 from miniamp.theory.scalar import kept
 
 #: Where tables of delta end, relative to E x^2. Channels that may jump are singular there, as
@@ -19,12 +18,6 @@ from miniamp.theory.scalar import kept
 SHARP_END = 1e-20
 #: ... and where each value is a quadrature, already here: the correction is of relative size E.
 SHARP_INTEGRATED_END = 1e-10
-#: Smooth channels have a table down to the smaller of E x^2 and blur^2, and below it a polynomial
-#: with so many points, more where its last coefficients are not small.
-SMOOTH_POINTS = (20, 36)
-SMOOTH_TAIL = 1e-9
-#: How unevenly these lie, E ~ expm1(SPREAD t): any from 1 to 9 gives a logistic delta to 2e-13.
-SPREAD = 6.0
 #: Trapezoid step for smooth channels, in units of the narrower of blur and the spread of omega:
 #: with 0.8 the delta of a logistic is off by 3e-7, with 0.6 by 1e-10, with this by rounding.
 SMOOTH_STEP = 0.4
@@ -129,6 +122,7 @@ class OutputChannel(RowGain):
         # Panels end exactly at E = power, beyond which omega would have a negative variance.
         decades = np.ceil(np.log10(power / end) - 1e-9)
         self.end = power * 10.0**-decades * (1.0 + (1e-9 if decades == 0.0 else 0.0))
+        self._series = low_series(self._log_smooth, self.end, self._unknown)
 
     @property
     def constant_precision(self) -> float | None:
@@ -184,7 +178,7 @@ class OutputChannel(RowGain):
 
         def low(mse: Array) -> tuple[Array, Array]:
             value, integral = self._low(mse)
-            return value / np.maximum(1.0 - mse / self.power, CLOSEST), integral
+            return value / self._unknown(mse), integral
 
         return LogTable(self._log_smooth, np.log(self.end), low)
 
@@ -211,28 +205,12 @@ class OutputChannel(RowGain):
         return float(np.sum(weights * np.square(self.channel.output(y, omega, mse)[0])))
 
     def _low(self, mse: Array) -> tuple[Array, Array]:
-        if self.channel.blur == 0.0:
-            return super()._low(mse)
-        delta, integral = self._polynomial
-        # E = end expm1(SPREAD t)/expm1(SPREAD): even in t where delta changes at every scale.
-        t = np.log1p(mse / self.end * np.expm1(SPREAD)) / SPREAD
-        unknown = np.maximum(1.0 - mse / self.power, CLOSEST) if self.blind else 1.0
-        return np.exp(delta(t)) * unknown, np.asarray(integral(t))
+        return super()._low(mse) if self.channel.blur == 0.0 else self._series(mse)
 
-    @cached_property
-    def _polynomial(self) -> tuple[Chebyshev, Chebyshev]:
-        """log delta (`_log_smooth`) and the integral of delta, in t, for small E if smooth."""
-        for points in SMOOTH_POINTS:
-            t = 0.5 * (chebpts1(points) + 1.0)
-            E = self.end * np.expm1(SPREAD * t) / np.expm1(SPREAD)
-            log_E = np.log(E)
-            log_delta = Chebyshev.fit(t, self._log_smooth(log_E), points - 1, domain=[0.0, 1.0])
-            if np.abs(log_delta.coef[-2:]).max() < SMOOTH_TAIL:
-                break
-        jacobian = SPREAD * self.end * np.exp(SPREAD * t) / np.expm1(SPREAD)
-        delta = np.exp(self._log_delta(log_E))
-        density = Chebyshev.fit(t, delta * jacobian, points - 1, domain=[0.0, 1.0])
-        return log_delta, density.integ(lbnd=0.0)
+    def _unknown(self, mse: Array) -> Array:
+        """What delta has beside a smooth logarithm: its zero at E = power, of blind rows."""
+        unknown = np.maximum(1.0 - mse / self.power, CLOSEST)
+        return unknown if self.blind else np.ones_like(mse)
 
 
 def forecast_rule(channels: tuple[Channel, ...], spread: float, V: float) -> tuple[Array, Array]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
 
 from miniamp import checks
+from miniamp.absorb import Stop, absorb, stream
 from miniamp.arrays import Array, Given
 from miniamp.channels import Channel
 from miniamp.theory.balance import Balance, Extremum
-from miniamp.theory.curves import Curve
-from miniamp.theory.limits import learning_curve, mmse_curve
-from miniamp.theory.potential import perfect_point, point_at, reached
+from miniamp.theory.law import AnyLaw, ConvergedBatch, OptimalBatch, TypicalEvidence
+from miniamp.theory.limits import learning_curve, starting_law
 from miniamp.theory.spectrum import Spectrum
 
 Status = Literal["optimal", "hard"]
@@ -71,7 +72,11 @@ def transitions(
     >>> theory.transitions(priors.Gaussian(), channels.Gaussian(var=0.1))
     Transitions(spinodal=None, information=None, lower_spinodal=None, weak_recovery=None)
     """
-    balance = Balance(prior, channel, checks.number("lam", lam, least=0.0), design)
+    return turning(Balance(prior, channel, checks.number("lam", lam, least=0.0), design))
+
+
+def turning(balance: Balance) -> Transitions:
+    """The transitions of a balance, from where its curve turns."""
     turn, weak = _deepest(balance), balance.weak_recovery
     if turn is None:
         return Transitions(None, None, None, weak)
@@ -83,32 +88,35 @@ def transitions(
             return Transitions(top.alpha, lower, lower, weak)
     else:
         lower = bottom.alpha
+    blank = top.s == -np.inf
 
     def difference(alpha: float) -> float:
         target = float(np.log(alpha))
-        left = point_at(balance, alpha, _branch(balance, top, target, -1))
-        if bottom is None:
-            right = perfect_point(balance, alpha)
-        else:
-            right = point_at(balance, alpha, _branch(balance, bottom, target, 1))
-        return left.mutual_information - right.mutual_information
+        left = top.s if blank else _branch(balance, top, target, -1)
+        right = None if bottom is None else _branch(balance, bottom, target, 1)
+        both = (balance.point(alpha, s).mutual_information for s in (left, right))
+        return next(both) - next(both)
 
     low, high = lower * (1.0 + 1e-12) + 1e-9 * top.alpha, top.alpha * (1.0 - 1e-12)
     information = None
     if difference(low) < 0.0 < difference(high):
         information = float(brentq(difference, low, high, xtol=1e-15, rtol=1e-14))
-    return Transitions(top.alpha, information, lower, weak)
+    return Transitions(lower if blank else top.alpha, information, lower, weak)
 
 
 def _deepest(balance: Balance) -> tuple[Extremum, Extremum | None] | None:
-    """The maximum that is followed by the deepest fall, and where that ends; None at infinity."""
+    """The maximum that is followed by the deepest fall, and where that ends; None at infinity.
+
+    Where knowing nothing is a fixed point the curve begins there, at weak recovery.
+    """
     best: tuple[Extremum, Extremum | None] | None = None
-    depth = 0.0
-    turns = balance.extrema
-    for i, turn in enumerate(turns):
-        if not turn.highest:
+    depth = VISIBLE
+    turns, weak = balance.extrema, balance.weak_recovery
+    if weak is not None:
+        turns = [Extremum(-np.inf, weak, highest=True), *turns]
+    for turn, after in pairwise([*turns, None]):
+        if turn is None or not turn.highest:
             continue
-        after = turns[i + 1] if i + 1 < len(turns) else None
         end = np.log(after.alpha) if after is not None else balance.log_limit
         if np.log(turn.alpha) - end > depth:
             best, depth = (turn, after), float(np.log(turn.alpha) - end)
@@ -277,52 +285,48 @@ def verdict(
         4    1.400   1.3867e-03   1.7065e-08  hard (trapped)
         5    1.750   6.3855e-08   8.1481e-09  hard
     """
-    amp = learning_curve(prior, channel, alpha_b, batches=batches, design=design)
-    best = mmse_curve(prior, channel, alpha_b, batches=batches, design=design)
-    before = [0.0, *amp.lam[:-1].tolist()]
-    alone = [
-        _best_from(Balance(prior, channel, lam, design), float(amp.alpha[0]), float(mse))
-        for lam, mse in zip(before, amp.mse, strict=True)
-    ]
-    hard = alone[0] < amp.mse[0] * (1.0 - SAME)
-    alpha, found = float(amp.alpha[0]), batch_verdicts(amp, best, alone)
-    critical = Balance(prior, channel, design=design).weak_recovery
-    if critical is None or alpha > critical:
-        return Verdict(alpha, found, "hard" if hard else "easy")
-    return blind_verdict(alpha, found, alpha / critical, hard, size)
+    law = starting_law(prior)
+    critical = Balance(law.prior, channel, design=design).weak_recovery
+    amp, best = (kind(alpha_b, channel, design=design) for kind in (ConvergedBatch, OptimalBatch))
+    return judged(law, amp, best, checks.count("batches", batches), critical, size)
 
 
-def blind_verdict(
-    alpha_b: float, batches: tuple[BatchVerdict, ...], ratio: float, hard: bool, size: int
+def judged(
+    law: AnyLaw,
+    amp: TypicalEvidence,
+    best: TypicalEvidence,
+    number: int,
+    critical: float | None,
+    size: int,
+    stop: Stop | None = None,
 ) -> Verdict:
-    """The verdict where AMP starts at a fixed point of no knowledge, at `ratio` of its threshold.
+    """The verdict on so many equal batches, by Mini-AMP (`amp`) and by exact inference (`best`).
 
-    A chance overlap of 1/size grows by 1/(1 - ratio) per batch.
+    At most at `critical` AMP starts at a fixed point of no knowledge, and a chance overlap of
+    1/size grows by 1/(1 - alpha_b/critical) per batch.
     """
-    growth = 1.0 / (1.0 - ratio) if ratio < 1.0 else np.inf
-    escape = float(1.0 + np.log(checks.count("size", size, least=2)) / np.log(growth))
-    return Verdict(alpha_b, batches, "hard" if hard else "impossible", growth, escape)
-
-
-def batch_verdicts(amp: Curve, best: Curve, alone: Sequence[float]) -> tuple[BatchVerdict, ...]:
-    """Verdicts from the errors of AMP, of exact inference, and of exact inference on one batch."""
-    return tuple(
+    reached, optimal = (
+        [new for new, _ in stream(law, [one] * number, stop)] for one in (amp, best)
+    )
+    alone = [absorb(before, best, stop)[0] for before in (law, *reached[:-1])]
+    mse, mmse, one = (
+        [float(new.figures(amp.floor)["mse"]) for new in laws] for laws in (reached, optimal, alone)
+    )
+    found = tuple(
         BatchVerdict(
             k + 1,
-            float(alpha),
-            "hard" if mmse < mse * (1.0 - SAME) else "optimal",
-            float(mse),
-            float(mmse),
-            bool(one < mse * (1.0 - SAME)),
+            (k + 1) * amp.alpha,
+            "hard" if mmse[k] < mse[k] * (1.0 - SAME) else "optimal",
+            mse[k],
+            mmse[k],
+            one[k] < mse[k] * (1.0 - SAME),
         )
-        for k, (alpha, mse, mmse, one) in enumerate(
-            zip(amp.alpha, amp.mse, best.mse, alone, strict=True)
-        )
+        for k in range(number)
     )
-
-
-def _best_from(balance: Balance, alpha: float, mse: float) -> float:
-    """The error of exact inference on one batch; `mse` where nothing is left to learn."""
-    if not np.isfinite(balance.lam) or mse <= balance.output.floor:
-        return mse
-    return reached(balance, alpha, optimal=True).mse
+    hard = found[0].trapped
+    if critical is None or amp.alpha > critical:
+        return Verdict(amp.alpha, found, "hard" if hard else "easy")
+    ratio = amp.alpha / critical
+    growth = 1.0 / (1.0 - ratio) if ratio < 1.0 else np.inf
+    escape = float(1.0 + np.log(checks.count("size", size, least=2)) / np.log(growth))
+    return Verdict(amp.alpha, found, "hard" if hard else "impossible", growth, escape)

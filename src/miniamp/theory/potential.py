@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
-from miniamp.theory.balance import Balance
+from miniamp.theory.balance import Balance, FixedPoint
 from miniamp.theory.output import OutputChannel, output_channel
 from miniamp.theory.scalar import scalar_channel
-from miniamp.theory.spectrum import Spectrum, row_gain
-
-
-@dataclass(frozen=True)
-class FixedPoint:
-    """A stationary point of the mutual information at some alpha."""
-
-    mse: float  #: its error E
-    stable: bool  #: whether the iteration comes back to it: a minimum of the mutual information
-    mutual_information: float  #: i_RS^b there, in nats per coefficient
-    lam: float  #: the precision lambda there
+from miniamp.theory.spectrum import Spectrum
 
 
 def mutual_information(
@@ -77,21 +65,11 @@ def mutual_information(
     """
     alpha = checks.number("alpha", alpha, least=0.0)
     lam = checks.number("lam", lam, least=0.0)
-    scalar = scalar_channel(prior)
-    output = row_gain(channel, scalar.power, design)
-    errors = _checked_errors("mse", mse, scalar.power)
+    balance = Balance(prior, channel, lam, design)
+    errors = _checked_errors("mse", mse, balance.scalar.power)
     if alpha == 0.0:
-        return np.broadcast_to(scalar.information(lam), errors.shape).copy()
-    gain = alpha * output.delta(np.maximum(errors, output.floor))
-    # At E = 0 a channel with a jump has an infinite gain: x is known, and I_x saturates there.
-    known = np.isinf(gain)
-    gain = np.where(known, STRONG, gain)
-    pull = np.where(known, 0.0, 0.5 * gain * errors)
-    return np.asarray(scalar.information(lam + gain) - pull + alpha * output.information(errors))
-
-
-#: Stands for an infinite precision.
-STRONG = 1e32
+        return np.broadcast_to(balance.scalar.information(lam), errors.shape).copy()
+    return balance.information(errors, alpha)
 
 
 def free_energy(
@@ -166,65 +144,8 @@ def fixed_points(
     """
     alpha = checks.number("alpha", alpha, above=0.0)
     balance = Balance(prior, channel, checks.number("lam", lam, least=0.0), design)
-    points = [point_at(balance, alpha, s, stable) for s, stable in balance.roots(alpha)]
-    if balance.perfect(alpha):
-        points.append(perfect_point(balance, alpha))
-    return points
-
-
-def point_at(balance: Balance, alpha: float, s: float, stable: bool = True) -> FixedPoint:
-    """The fixed point at log(lambda - lambda_0) = s."""
-    lam, mse = balance.lam + float(np.exp(s)), float(balance.mse(s))
-    information = (
-        float(balance.scalar.information(lam))
-        - 0.5 * float(np.exp(s)) * mse
-        + alpha * float(balance.output.information(mse))
-    )
-    return FixedPoint(mse, stable, information, lam)
-
-
-def perfect_point(balance: Balance, alpha: float) -> FixedPoint:
-    """The fixed point without error; its E is the channel's floor where that is not 0."""
-    output = balance.output
-    if output.noiseless:
-        lam = balance.lam + perfect_gain(balance, alpha)
-        information = float(balance.scalar.information(lam)) + alpha * (
-            float(output.information(output.floor)) - 0.5 * output.residue
-        )
-        return FixedPoint(output.floor, True, information, lam)
-    return FixedPoint(0.0, True, float(balance.scalar.information(np.inf)), np.inf)
-
-
-def perfect_gain(balance: Balance, alpha: float) -> float:
-    """What a batch adds to lambda at the fixed point without error."""
-    floor = balance.output.floor
-    return alpha * balance.output.residue / floor if floor > 0.0 else np.inf
-
-
-def batch_gain(balance: Balance, alpha: float, optimal: bool) -> float:
-    """What a batch adds to lambda, at the fixed point of exact inference or of Mini-AMP."""
-    s = optimal_root(balance, alpha) if optimal else balance.smallest_root(alpha)
-    return perfect_gain(balance, alpha) if s is None else float(np.exp(s))
-
-
-def reached(balance: Balance, alpha: float, optimal: bool) -> FixedPoint:
-    """The fixed point of exact inference or of Mini-AMP."""
-    s = optimal_root(balance, alpha) if optimal else balance.smallest_root(alpha)
-    return perfect_point(balance, alpha) if s is None else point_at(balance, alpha, s)
-
-
-def optimal_root(balance: Balance, alpha: float) -> float | None:
-    """log(lambda - lambda_0) of the fixed point of least mutual information; None for E = 0."""
-    perfect = balance.perfect(alpha)
-    if perfect and balance.output.noiseless:
-        return None  # without noise the mutual information of every other point is infinite
-    roots = [s for s, stable in balance.roots(alpha) if stable]
-    if not roots and not perfect:
-        return balance.smallest_root(alpha)
-    values = [point_at(balance, alpha, s).mutual_information for s in roots]
-    if perfect and (not roots or perfect_point(balance, alpha).mutual_information < min(values)):
-        return None
-    return roots[int(np.argmin(values))]
+    points = [balance.point(alpha, s, stable) for s, stable in balance.roots(alpha)]
+    return points + [balance.point(alpha, None)] * balance.perfect(alpha)
 
 
 def _checked_errors(name: str, mse: Given, power: float) -> Array:

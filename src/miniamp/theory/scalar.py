@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import cached_property, wraps
+from functools import wraps
 from itertools import combinations
 from typing import ParamSpec, TypeVar
 
 import numpy as np
-from numpy.polynomial.chebyshev import Chebyshev, chebpts1
 from scipy.special import logsumexp
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.numerics.scales import VANISHED, LogTable, graded_rule
+from miniamp.numerics.scales import VANISHED, LogTable, graded_rule, low_series
 from miniamp.priors.base import Components, ScalarPrior
 
 #: Below this lambda, in units of 1/Var x, epsilon is v/(1 + lambda v) to rounding.
 WEAK = 1e-7
 #: Where each value is a quadrature, a polynomial in lambda up to here saves seven decades of table.
 MILD = 0.05
-SERIES_POINTS = 16
 #: Up to this lambda Var x a prior without components is integrated; the density of b is a product
 #: of two numbers of size exp(lambda x^2/2), and has no digits left much beyond.
 STRONG = 1e13
@@ -77,8 +75,9 @@ class ScalarChannel:
                 "prior", f"{prior!r}, which has no variance", "a prior with something to learn",
                 "spread it over more than one value",
             )  # fmt: skip
-        weak, low = (WEAK, self._weak) if self.parts is not None else (MILD, self._mild)
-        self._table = LogTable(self._log_mmse, np.log(weak / self.variance), low)
+        weak = (WEAK if self.parts is not None else MILD) / self.variance
+        low = self._weak if self.parts is not None else low_series(self._log_mmse, weak)
+        self._table = LogTable(self._log_mmse, np.log(weak), low)
 
     def mmse(self, lam: ArrayOrFloat) -> Array:
         """epsilon(lambda) = E Var(x | b), elementwise."""
@@ -107,21 +106,6 @@ class ScalarChannel:
     def _weak(self, lam: Array) -> tuple[Array, Array]:
         known = self.variance * lam
         return self.variance / (1.0 + known), np.log1p(known)
-
-    def _mild(self, lam: Array) -> tuple[Array, Array]:
-        log_mmse, integral = self._series
-        t = lam * self.variance / MILD
-        return np.exp(log_mmse(t)), np.asarray(integral(t))
-
-    @cached_property
-    def _series(self) -> tuple[Chebyshev, Chebyshev]:
-        """log epsilon and its integral as polynomials in lambda, from 0 to MILD/Var x."""
-        t = 0.5 * (chebpts1(SERIES_POINTS) + 1.0)
-        logs = self._log_mmse(np.log(MILD / self.variance * t))
-        degree, domain = SERIES_POINTS - 1, [0.0, 1.0]
-        log_mmse = Chebyshev.fit(t, logs, degree, domain=domain)
-        mmse = Chebyshev.fit(t, np.exp(logs) * MILD / self.variance, degree, domain=domain)
-        return log_mmse, mmse.integ(lbnd=0.0)
 
     def _log_mmse(self, log_lam: Array) -> Array:
         lam = np.exp(log_lam)

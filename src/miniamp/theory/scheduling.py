@@ -244,16 +244,10 @@ class _Ways:
                 top = min(top, float(np.exp(s)))
         low = min(LEAST / scalar.variance, 0.01 * top)
         lam = np.concatenate([[0.0], np.geomspace(low, top, NODES)])
-        paid = cumulative_trapezoid(self._price(lam), lam, initial=0.0)
+        paid = cumulative_trapezoid(self.balance.price(lam), lam, initial=0.0)
         even = np.interp(np.arange(0.0, paid[-1], cap / PER_BATCH), paid, lam)
         lam = np.union1d(lam, even)
-        return lam, self._price(lam)
-
-    def _price(self, lam: Array) -> Array:
-        output = self.balance.output
-        mse = np.maximum(self.balance.scalar.mmse(lam), max(output.floor, 1e-300))
-        with np.errstate(divide="ignore", over="ignore"):
-            return np.asarray(1.0 / output.delta(mse))
+        return lam, self.balance.price(lam)
 
     def _shrunk(self, sizes: list[float]) -> list[float]:
         """The sizes made as small as the target allows, from the last to the first."""

@@ -8,7 +8,8 @@ import pytest
 from miniamp import absorb, priors
 from miniamp.theory import lowrank
 from miniamp.theory.lowrank import ConvergedColumns, LabelLaw
-from miniamp.theory.lowrank.curves import CONVERGED
+from miniamp.theory.lowrank.labels import LabelBalance
+from miniamp.theory.lowrank.matrix import CONVERGED
 
 
 def gradient(phi: object, at: np.ndarray, step: float = 1e-5) -> np.ndarray:
@@ -21,52 +22,66 @@ def gradient(phi: object, at: np.ndarray, step: float = 1e-5) -> np.ndarray:
 
 @pytest.mark.parametrize(("R", "noise", "alpha_b"), [(5, 0.1, 0.5), (2, 0.3, 0.8), (8, 0.05, 0.2)])
 def test_stationary_at_the_fixed_points_of_a_stream(R: int, noise: float, alpha_b: float) -> None:
+    """The potential of a batch, by the error E and the precision that goes with it, is flat."""
     before = LabelLaw(R, noise)
     for _ in range(4):
         after, _info = absorb(before, ConvergedColumns(alpha_b))
-        lam = np.array([after.a, after.columns / R])
-        point = np.concatenate([lam / (noise + lam), lam])
+        balance = before.balance
 
-        def phi(x: np.ndarray, law: LabelLaw = before) -> float:
-            return law.free_energy(x[:2], x[2:], law.lam, alpha_b)
+        def phi(x: np.ndarray, balance: LabelBalance = balance) -> float:
+            known, lam = x
+            pull = 0.5 * (lam - balance.lam) * (1.0 - known)
+            rows = alpha_b * float(balance.output.information(1.0 - known))
+            return float(balance.scalar.information(lam)) - pull + rows
 
-        assert np.abs(gradient(phi, point)).max() < 1e-6
+        lam = after.a / noise
+        assert np.abs(gradient(phi, np.array([lam / (1.0 + lam), lam]))).max() < 1e-6
         before = after
 
 
 def test_without_the_factor_alpha_nothing_is_stationary() -> None:
     """Errata L8: as printed, the derivative in the overlap of U is about -1.2."""
-    law = LabelLaw(5, 0.1)
-    after, _ = absorb(law, ConvergedColumns(0.5))
-    lam = np.array([after.a, after.columns / 5])
-    M_U = lam / (0.1 + lam)
+    R, noise, alpha_b = 5, 0.1, 0.5
+    law, _ = absorb(LabelLaw(R, noise), ConvergedColumns(alpha_b))
+    a = law.a
+    M_U, step = a / (noise + a), 1e-5
 
-    def printed(a: float) -> float:
-        moved = np.array([a, M_U[1] + a - M_U[0]])
-        with_alpha = law.free_energy(moved, lam, law.lam, 0.5)
-        without = law.free_energy(moved, lam, law.lam, 0.0)
-        return without + (with_alpha - without) / 0.5
+    def printed(known: float) -> float:
+        # R - 1 directions: the pull of the overlap, and the columns without their number.
+        columns = float(law.balance.output.information(1.0 - known))
+        return (R - 1) * (0.5 * known * a / noise + columns)
 
-    step = 1e-5
-    slope = (printed(M_U[0] + step) - printed(M_U[0] - step)) / (2 * step)
+    slope = (printed(M_U + step) - printed(M_U - step)) / (2 * step)
     assert abs(slope) > 0.5
 
 
-def test_matrices_agree_with_eigenvalues() -> None:
-    """The R x R free energy by quasi-Monte Carlo is the reduced one, to its stated error."""
+def test_matrices_agree_with_the_reduction() -> None:
+    """The R x R free energy by quasi-Monte Carlo is R - 1 times the reduced one, to its error.
+
+    Between two overlaps that distinguish labels, that of the mean direction being the same.
+    """
     R, noise, alpha_b = 3, 0.2, 0.7
-    rng = np.random.default_rng(0)
+    rng, J = np.random.default_rng(0), np.ones((3, 3)) / 3
+    balance = LabelBalance(R, noise)
+
+    def reduced(known: float, lam: float, before: float) -> float:
+        of_u = 0.5 * (lam - np.log1p(lam))
+        columns = float(balance.output.information(1.0 - known))
+        return (R - 1) * (0.5 * known * (lam - before) - of_u + alpha_b * columns)
+
     for _ in range(3):
-        M_U, lam = rng.uniform(0.05, 0.6, size=(2, 2))
-        before = 0.3 * lam
-        J = np.ones((R, R)) / R
-        as_matrix = [p[0] * (np.eye(R) - J) + p[1] * J for p in (M_U, lam, before)]
-        full = lowrank.free_energy(
-            priors.GaussianRows(R), priors.OneHot(R), noise, *as_matrix[:2], alpha_b, as_matrix[2]
-        )
-        exact = LabelLaw(R, noise).free_energy(M_U, lam, before, alpha_b)
-        assert abs(full.value - exact) < 5 * full.error + 1e-12
-        assert full.error < 1e-2
+        common, *apart = rng.uniform(0.05, 0.6, size=3)
+        full, exact = [], []
+        for known in apart:
+            lam = 0.8 * known
+            ends = (known, lam, 0.3 * lam)
+            as_matrix = [x * (np.eye(R) - J) + common * J for x in ends]
+            model = priors.GaussianRows(R), priors.OneHot(R), noise
+            full.append(lowrank.free_energy(*model, *as_matrix[:2], alpha_b, as_matrix[2]))
+            exact.append(reduced(known, lam / noise, 0.3 * lam / noise))
+        error = full[0].error + full[1].error
+        assert abs(full[1].value - full[0].value - (exact[1] - exact[0])) < 5 * error + 1e-12
+        assert error < 2e-2
 
 
 def test_full_recursion_is_stationary_in_every_direction() -> None:

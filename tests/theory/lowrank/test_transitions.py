@@ -106,3 +106,7 @@ def test_sparse_pca_of_rank_one_by_scalar_integrals() -> None:
     amp = lowrank.learning_curve(*model, hard, batches=1, points=11)
     best = lowrank.mmse_curve(*model, hard, batches=1, points=11)
     assert best.mse[0] < 0.8 * amp.mse[0]
+    # The verdict is that of these: nothing for AMP below weak recovery, all that there is above.
+    assert lowrank.verdict(*model, hard).phase == "hard"
+    assert lowrank.verdict(*model, 0.5 * found.lower_spinodal).phase == "impossible"
+    assert lowrank.verdict(*model, 2.0 * found.weak_recovery).phase == "easy"

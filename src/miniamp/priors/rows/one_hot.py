@@ -37,13 +37,8 @@ class OneHot(RowPrior):
     def __init__(self, dim: int, weights: Given = None) -> None:
         self.dim = checks.count("dim", dim)
         given = np.ones(self.dim) if weights is None else weights
-        vector = np.array(checks.vector("weights", given, size=self.dim))
-        if (vector < 0.0).any() or vector.sum() <= 0.0:
-            raise checks.refuse(
-                "weights", vector, "numbers >= 0 that are not all 0", "give one weight per cluster"
-            )
-        self.weights: Array = vector / vector.sum()
-        self.weights.setflags(write=False)
+        vector = checks.vector("weights", given, size=self.dim)
+        self.weights = checks.probabilities("weights", vector)
 
     def _log_odds(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         with np.errstate(divide="ignore"):  # a cluster of weight 0 never occurs

@@ -5,21 +5,19 @@ transitions and verdicts.
 """
 
 from miniamp.theory.curves import Curve
-from miniamp.theory.lowrank.curves import (
-    ConvergedColumns,
-    OptimalColumns,
-    TypicalColumns,
-    learning_curve,
-    mmse_curve,
-    offline_curve,
-)
+from miniamp.theory.lowrank.curves import learning_curve, mmse_curve, offline_curve
 from miniamp.theory.lowrank.labels import (
     LabelLaw,
     SoftmaxAverages,
     label_error,
     softmax_averages,
 )
-from miniamp.theory.lowrank.matrix import MatrixLaw
+from miniamp.theory.lowrank.matrix import (
+    ConvergedColumns,
+    MatrixLaw,
+    OptimalColumns,
+    TypicalColumns,
+)
 from miniamp.theory.lowrank.phases import Energy, free_energy, transitions, verdict
 from miniamp.theory.phases import Transitions, Verdict
 

@@ -8,138 +8,24 @@ lambda_V <- lambda_V + alpha_b E V eta_V' (errata L8 to L10).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
 from miniamp import checks
-from miniamp.absorb import Step, Stop, WholeEvidence, absorb, stream
-from miniamp.arrays import Array, Given
+from miniamp.absorb import Stop
+from miniamp.arrays import Given
 from miniamp.priors import RowPrior
 from miniamp.theory.curves import Curve
-from miniamp.theory.limits import number_of_batches
+from miniamp.theory.law import AnyLaw
+from miniamp.theory.limits import averaged, number_of_batches
 from miniamp.theory.lowrank.labels import LabelLaw
-from miniamp.theory.lowrank.matrix import MatrixLaw
-
-#: A matrix law stops when its overlaps move by less than this share.
-CONVERGED = Stop(max_iter=2000, tol=1e-10)
-
-
-State = TypeVar("State")
-
-
-class ColumnLaw(Protocol[State]):
-    """What a typical batch of columns needs of a law."""
-
-    def entry(self, alpha: float, informed: bool) -> State:
-        """The estimate before the first iteration."""
-
-    def refined(self, estimate: State, alpha: float) -> State:
-        """The estimate after one more iteration on a batch of alpha N columns."""
-
-    def settled(self, estimate: State, alpha: float) -> State | None:
-        """The fixed point that iterations lead to; None where they have to be done."""
-
-    def distance(self, new: State, old: State) -> float:
-        """The change between two estimates, relative to their scale."""
-
-    def after(self, estimate: State, alpha: float) -> Self:
-        """The law after a batch of alpha N columns that ended at this estimate."""
-
-    def energy(self, after: Self) -> float:
-        """Free energy of the batch that led from here to `after`; the posterior has the lowest."""
-
-    @property
-    def state(self) -> State:
-        """The estimate at which the last batch ended."""
-
-
-LawT = TypeVar("LawT", bound=ColumnLaw[Any])
-
-
-class TypicalColumns(WholeEvidence, Generic[State]):
-    """alpha N columns drawn at random: the twin of `evidence.FactorBatch`.
-
-    Parameters
-    ----------
-    alpha : float
-        Columns of the batch per row of U, alpha_b.
-    informed : bool
-        Start from the true labels: the best fixed point rather than the algorithm's.
-
-    Examples
-    --------
-    >>> from miniamp import Stop, absorb
-    >>> from miniamp.theory.lowrank import LabelLaw
-    >>> law, info = absorb(LabelLaw(5, 0.1, a=1e-3), TypicalColumns(0.5), Stop(max_iter=3))
-    >>> info.iterations, round(law.mse, 6)
-    (3, 0.800612)
-    """
-
-    #: Infinitely many columns: chance plays no part.
-    rows = 2**53
-
-    def __init__(self, alpha: Given, informed: bool = False) -> None:
-        self.alpha = checks.number("alpha_b", alpha, above=0.0)
-        self.informed = informed
-
-    def start(self, belief: ColumnLaw[State]) -> tuple[State, None]:
-        return belief.entry(self.alpha, self.informed), None
-
-    def refine(
-        self, belief: ColumnLaw[State], estimate: State, memory: None
-    ) -> Step[State, State, None]:
-        new = belief.refined(estimate, self.alpha)
-        return Step(new, new, None, change=belief.distance(new, estimate))
-
-    def conclude(self, belief: LawT, step: Step[State, State, None]) -> LawT:
-        return belief.after(step.tilt, self.alpha)
-
-    def diagnosis(self) -> str:
-        return "The state evolution diverges: the belief is too far from the truth."
-
-
-class ConvergedColumns(TypicalColumns[State]):
-    """Typical columns iterated to convergence, by a root search where the law has one number.
-
-    Examples
-    --------
-    >>> from miniamp import absorb
-    >>> from miniamp.theory.lowrank import LabelLaw
-    >>> law, _ = absorb(LabelLaw(R=5, noise=0.1), ConvergedColumns(0.5))
-    >>> round(law.mse, 10)
-    0.6001355145
-    """
-
-    def refine(
-        self, belief: ColumnLaw[State], estimate: State, memory: None
-    ) -> Step[State, State, None]:
-        found = belief.settled(estimate, self.alpha)
-        if found is None:
-            return super().refine(belief, estimate, memory)
-        return Step(found, found, None, change=0.0, solved=True)
-
-
-class OptimalColumns(ConvergedColumns[State]):
-    """Typical columns under exact inference: the fixed point of lowest free energy.
-
-    Examples
-    --------
-    >>> from miniamp import absorb
-    >>> from miniamp.theory.lowrank import LabelLaw
-    >>> hard = LabelLaw(R=8, noise=0.05)
-    >>> kinds = ConvergedColumns, OptimalColumns
-    >>> [round(absorb(hard, kind(0.15))[0].label_error, 3) for kind in kinds]
-    [0.875, 0.489]
-    """
-
-    def start(self, belief: ColumnLaw[State]) -> tuple[State, None]:
-        ends = [
-            absorb(belief, ConvergedColumns(self.alpha, informed), CONVERGED)[0]  # type: ignore[misc]
-            for informed in (False, True)
-        ]
-        return min(ends, key=belief.energy).state, None
+from miniamp.theory.lowrank.matrix import (
+    CONVERGED,
+    ConvergedColumns,
+    MatrixLaw,
+    OptimalColumns,
+    TypicalColumns,
+)
 
 
 def learning_curve(
@@ -201,7 +87,7 @@ def learning_curve(
     (array([0.600136, 0.405314]), array([0.227468, 0.13082 ]))
     """
     sizes = _equal(alpha_b, batches, alpha_max)
-    laws = _laws(prior_u, prior_v, noise, full, points, rng_seed, seed, truth_u, truth_v)
+    laws = laws_before(prior_u, prior_v, noise, full, points, rng_seed, seed, truth_u, truth_v)
     return _curve(laws, [sizes], t_max, informed)
 
 
@@ -229,7 +115,7 @@ def mmse_curve(
     >>> float(lowrank.mmse_curve(*model, alpha_b=0.15, batches=1).label_error[0].round(3))
     0.489
     """
-    laws = _laws(prior_u, prior_v, noise, False, points, rng_seed)
+    laws = laws_before(prior_u, prior_v, noise, points=points, rng_seed=rng_seed)
     return _curve(laws, [_equal(alpha_b, batches, alpha_max)], None, False, optimal=True)
 
 
@@ -256,12 +142,22 @@ def offline_curve(
     array([0.942857, 0.378528])
     """
     streams = [[float(a)] for a in np.atleast_1d(checks.numeric("alphas", alphas))]
-    laws = _laws(prior_u, prior_v, noise, full, points, rng_seed)
+    laws = laws_before(prior_u, prior_v, noise, full, points, rng_seed)
     return _curve(laws, streams, t_max, informed)
 
 
-def label_law(prior_u: RowPrior, prior_v: RowPrior, noise: float) -> LabelLaw | None:
-    """The law of a clustering with exchangeable labels; None where the model is not one."""
+def laws_before(
+    prior_u: RowPrior,
+    prior_v: RowPrior,
+    noise: float,
+    full: bool = False,
+    points: int = 12,
+    rng_seed: int = 0,
+    seed: float = 0.0,
+    truth_u: RowPrior | None = None,
+    truth_v: RowPrior | None = None,
+) -> Sequence[LabelLaw] | Sequence[MatrixLaw]:
+    """The law before any data: one where it is exact, else independent replicates."""
     noise = checks.number("noise", noise, above=0.0)
     for name, prior in (("prior_u", prior_u), ("prior_v", prior_v)):
         if not isinstance(prior, RowPrior):
@@ -272,9 +168,13 @@ def label_law(prior_u: RowPrior, prior_v: RowPrior, noise: float) -> LabelLaw | 
         raise checks.refuse(
             "prior_v", f"dim {prior_v.dim}", f"{prior_u.dim}, that of prior_u", "use one rank"
         )
-    var = prior_u.isotropic_variance
-    reducible = var is not None and prior_v.exchangeable_labels and prior_v.dim > 1
-    return LabelLaw(prior_u.dim, noise, var) if reducible and var is not None else None
+    var, a = prior_u.isotropic_variance, checks.number("seed", seed, least=0.0)
+    reducible = prior_v.exchangeable_labels and prior_v.dim > 1 and not full
+    if var is not None and reducible and truth_u is None and truth_v is None:
+        return [LabelLaw(prior_u.dim, noise, var, a)]
+    return MatrixLaw.replicates(
+        prior_u, prior_v, noise, points, rng_seed, truth_u=truth_u, truth_v=truth_v
+    )
 
 
 def _equal(alpha_b: float, batches: int | None, alpha_max: float | None) -> list[float]:
@@ -282,28 +182,8 @@ def _equal(alpha_b: float, batches: int | None, alpha_max: float | None) -> list
     return [size] * number_of_batches(size, batches, alpha_max)
 
 
-def _laws(
-    prior_u: RowPrior,
-    prior_v: RowPrior,
-    noise: float,
-    full: bool,
-    points: int,
-    rng_seed: int,
-    seed: float = 0.0,
-    truth_u: RowPrior | None = None,
-    truth_v: RowPrior | None = None,
-) -> Sequence[LabelLaw] | Sequence[MatrixLaw]:
-    """The law before any data: one where it is exact, else independent replicates."""
-    law, seed = label_law(prior_u, prior_v, noise), checks.number("seed", seed, least=0.0)
-    if law is not None and not full and truth_u is None and truth_v is None:
-        return [replace(law, a=seed)]
-    return MatrixLaw.replicates(
-        prior_u, prior_v, noise, points, rng_seed, truth_u=truth_u, truth_v=truth_v
-    )
-
-
 def _curve(
-    laws: Sequence[LabelLaw] | Sequence[MatrixLaw],
+    laws: Sequence[AnyLaw],
     streams: Sequence[Sequence[float]],
     t_max: int | None,
     informed: bool,
@@ -312,41 +192,5 @@ def _curve(
     """The laws after every batch of each stream, and their errors averaged over replicates."""
     kind = OptimalColumns if optimal else ConvergedColumns if t_max is None else TypicalColumns
     stop = CONVERGED if t_max is None else Stop(checks.count("t_max", t_max), tol=0.0)
-    rows = [
-        [
-            after
-            for sizes in streams
-            # A law that forgets is of another kind, which the types of a belief do not show.
-            for after, _ in stream(  # type: ignore[misc]
-                law, (kind(alpha, informed) for alpha in sizes), stop
-            )
-        ]
-        for law in laws
-    ]
-    mse, loss, label_mse, variance, power = (
-        np.array([[getattr(law, name) for law in row] for row in rows])
-        for name in ("mse", "label_error", "label_mse", "variance", "power")
-    )
-    overlap = np.mean(np.array([[law.overlap for law in row] for row in rows]), axis=0)
-    return Curve(
-        alpha=np.concatenate([np.cumsum(sizes) for sizes in streams]),
-        mse=mse.mean(axis=0),
-        variance=variance.mean(axis=0),
-        lam=overlap / rows[0][0].noise,
-        gamma=overlap / rows[0][0].noise,
-        overlap=overlap,
-        power=power.mean(axis=0),
-        label="" if optimal else "Mini-AMP",
-        label_error=loss.mean(axis=0),
-        label_mse=label_mse.mean(axis=0),
-        error=_standard_error(mse),
-        label_error_error=_standard_error(loss),
-    )
-
-
-def _standard_error(values: Array) -> Array:
-    """Standard error of the mean over replicates, (replicates, K); 0 of a single one."""
-    number = len(values)
-    if number == 1:
-        return np.zeros(values.shape[1])
-    return np.asarray(values.std(axis=0, ddof=1) / np.sqrt(number))
+    batches = [[kind(alpha, informed) for alpha in sizes] for sizes in streams]
+    return averaged(laws, batches, stop, "" if optimal else "Mini-AMP")

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from miniamp import checks
-from miniamp.arrays import Array
-from miniamp.priors import GaussianRows, OneHot
-from miniamp.theory.lowrank.matrix import MatrixLaw, Overlaps
+from miniamp.arrays import Array, ArrayOrFloat
+from miniamp.numerics.scales import LogTable
+from miniamp.priors import Gaussian, GaussianRows, OneHot
+from miniamp.theory.balance import Balance
+from miniamp.theory.law import TypicalEvidence, relative_change
+from miniamp.theory.lowrank.matrix import ColumnLaw, MatrixLaw, Overlaps
+from miniamp.theory.output import RowGain
+from miniamp.theory.scalar import scalar_channel
 
 #: Share of the fully informed overlap that breaks the symmetry where a clustering can start at all.
 SEED = 1e-6
-#: How far a climb may overshoot one iteration's step; in a bottleneck steps are far shorter than
-#: the distance between the two fixed points that close it, so none is jumped over.
-STRIDE = 8.0
+#: The prior of U in the directions that distinguish labels, in its own units.
+UNIT = Gaussian()
+#: Below this gamma two terms of the series of q are enough: the third is gamma^2 of the first.
+WEAK = 1e-6
 
 
 #: Step h of the trapezoids. The Gumbel transform falls as exp(-pi |w|/2): error exp(-pi^2/h).
@@ -33,7 +37,7 @@ _NARROW = 1.0
 
 
 @dataclass(frozen=True)
-class LabelLaw:
+class LabelLaw(ColumnLaw):
     """What is known of U in a clustering with exchangeable labels: one number in place of R x R.
 
     Overlap matrices keep the form a 1 + b J, and are given by their two eigenvalues: that which
@@ -43,7 +47,8 @@ class LabelLaw:
 
         a <- a_before + (alpha_b/R) q(gamma),    gamma = a/(Delta (Delta + a)),
 
-    where q is the excess overlap of a softmax.
+    where q is the excess overlap of a softmax: a `Law` of Gaussian coefficients, and columns for
+    rows (`LabelBalance`).
 
     Examples
     --------
@@ -58,24 +63,21 @@ class LabelLaw:
     columns: float = 0.0  #: seen per row of U, as far as they still count
 
     @property
-    def delta(self) -> float:
-        """Noise in units of the signal."""
-        return self.noise / self.var
+    def balance(self) -> LabelBalance:
+        """The balance of a batch of columns that comes now."""
+        return LabelBalance(self.R, self.noise / self.var, self.a * self.var / self.noise)
 
     @property
     def alpha_c(self) -> float:
         """Columns per row of U in one batch for a clustering to start: R^2 Delta^2."""
-        return float((self.R * self.delta) ** 2)
+        return float((self.R * self.noise / self.var) ** 2)
+
+    weak_recovery = alpha_c  #: its name in a matrix law
 
     @property
     def lam(self) -> Array:
         """lambda_V, by its eigenvalues."""
         return np.array([self.a, self.columns / self.R])
-
-    @property
-    def overlap_u(self) -> Array:
-        """M_U in units of the signal, by its eigenvalues."""
-        return np.asarray(self.lam / (self.delta + self.lam))
 
     def scaled(self, factor: float) -> MatrixLaw:
         """The law with all that is known counted `factor` times.
@@ -90,18 +92,10 @@ class LabelLaw:
         return replace(law, lam=Overlaps(lam, lam, lam), columns=self.columns).scaled(factor)
 
     @property
-    def state(self) -> float:
-        return self.a
-
-    @property
-    def overlap(self) -> float:
-        """The eigenvalue of lambda_V that distinguishes the labels."""
-        return self.a
-
-    @property
     def mse(self) -> float:
         """Mean squared error of an entry of U."""
-        return self.var * (1.0 - self._trace(self.overlap_u) / self.R)
+        known = self.lam / (self.noise / self.var + self.lam)
+        return self.var * (1.0 - float((self.R - 1.0) * known[0] + known[1]) / self.R)
 
     @property
     def variance(self) -> float:
@@ -113,13 +107,16 @@ class LabelLaw:
         """Mean of the squared estimate of an entry of U."""
         return self.var - self.mse
 
-    def averages(self, a: float) -> SoftmaxAverages:
-        """Softmax averages of the labels of columns that arrive at overlap `a`."""
-        return softmax_averages(self.R, a / (self.delta * (self.delta + a)))
+    @property
+    def overlap(self) -> float:
+        """The eigenvalue of lambda_V that distinguishes the labels."""
+        return self.a
 
     @cached_property
     def _now(self) -> SoftmaxAverages:
-        return self.averages(self.a)
+        """Averages of the labels of the columns that arrive now."""
+        delta = self.noise / self.var
+        return softmax_averages(self.R, self.a / (delta * (delta + self.a)))
 
     @property
     def label_error(self) -> float:
@@ -131,69 +128,102 @@ class LabelLaw:
         """Mean squared error of those labels."""
         return self._now.doubt
 
-    def entry(self, alpha: float, informed: bool) -> float:
-        most = self.a + alpha / self.R
-        if informed:
-            return most
+    def entry(self, batch: TypicalEvidence) -> LabelLaw:
+        most = self.a + batch.alpha / self.R
+        if batch.informed:
+            return replace(self, a=most)
         # From the symmetric point a clustering starts on its own only beyond alpha_c; there a
         # vanishing overlap grows.
-        starts = alpha > self.alpha_c * (1.0 + 1e-12)
-        return self.a or (SEED * most if starts else 0.0)
+        starts = batch.alpha > self.alpha_c * (1.0 + 1e-12)
+        return replace(self, a=self.a or (SEED * most if starts else 0.0))
 
-    def refined(self, estimate: float, alpha: float) -> float:
-        return self.a + alpha / self.R * self.averages(estimate).excess
+    def refined(self, batch: TypicalEvidence, now: LabelLaw) -> LabelLaw:
+        return self._after(batch, batch.alpha * float(now.balance.gain(now.balance.lam)))
 
-    def settled(self, estimate: float, alpha: float) -> float:
-        if estimate == 0.0:
-            return 0.0
-        return fixed_point(lambda a: self.refined(a, alpha), estimate, floor=self.a)
+    def settled(self, batch: TypicalEvidence, now: LabelLaw) -> LabelLaw:
+        if batch.informed and not batch.optimal:
+            added = float(np.exp(self.balance.roots(batch.alpha)[-1][0]))
+        else:
+            added = self.balance.reached(batch.alpha, batch.optimal)[0]
+        return self._after(batch, added)
 
-    def distance(self, new: float, old: float) -> float:
-        return abs(new - old) / max(new, old) if max(new, old) > 0.0 else 0.0
+    def change_from(self, old: LabelLaw) -> float:
+        return relative_change(self.a, old.a)
 
-    def after(self, estimate: float, alpha: float) -> LabelLaw:
-        return replace(self, a=estimate, columns=self.columns + alpha)
-
-    def energy(self, after: LabelLaw) -> float:
-        alpha = after.columns - self.columns
-        return self.free_energy(after.overlap_u, after.lam, self.lam, alpha)
-
-    def free_energy(self, M_U: Array, lam: Array, before: Array, alpha_b: float) -> float:
-        """That of `MatrixLaw`, exact to rounding: matrices by their two eigenvalues."""
-        energy = 0.5 / self.delta * self._trace(M_U * (lam - before))
-        tilt = lam / self.delta
-        of_u = 0.5 * self._trace(tilt - np.log1p(tilt))
-        gamma, common = M_U[0] / self.delta, (M_U[1] - M_U[0]) / (self.R * self.delta)
-        # At zero overlap of_v is zero; what the trapezoids leave there is rounding.
-        of_v = 0.5 * common
-        if gamma > 0.0:
-            of_v += softmax_averages(self.R, gamma).log_sum - np.log(self.R) - 0.5 * gamma
-        return energy - of_u - alpha_b * float(of_v)
-
-    def _trace(self, eigenvalues: Array) -> float:
-        return float((self.R - 1.0) * eigenvalues[0] + eigenvalues[1])
+    def _after(self, batch: TypicalEvidence, added: float) -> LabelLaw:
+        a = self.a + added * self.noise / self.var
+        return replace(self, a=a, columns=self.columns + batch.alpha)
 
 
-def fixed_point(refined: Callable[[float], float], start: float, floor: float = 0.0) -> float:
-    """The first fixed point of an increasing map on the way from `start`, up or down."""
-    a, stride = start, 1.0
-    step = refined(a) - a
-    upward = step > 0.0
-    while abs(step) > 1e-14 * a:
-        new = max(a + stride * step, floor)
-        if not upward and new <= SEED * start:
-            # Falling towards zero: the symmetric point is the fixed point unless a floor holds it.
-            return floor if floor == 0.0 else _between(refined, floor, a)
-        new_step = refined(new) - new
-        if (new_step > 0.0) != upward:
-            return _between(refined, *sorted((a, new)))
-        a, step, stride = new, new_step, min(2.0 * stride, STRIDE)
-    return a
+class LabelBalance(Balance):
+    """The balance of exchangeable labels, in units in which an entry of U has variance 1.
+
+    lambda = a/Delta is the precision of U in the directions that distinguish the labels, where it
+    is Gaussian; a column is a row that does not show the sign of anything.
+    """
+
+    #: Overlaps are exact however small: a seed of any size grows.
+    unseen = 0.0
+
+    def __init__(self, R: int, noise: float, lam: float = 0.0) -> None:
+        self.output = self.columns = LabelGain(R, noise)
+        self.scalar, self.lam = scalar_channel(UNIT), lam
+
+    def gain(self, lam: ArrayOrFloat) -> Array:
+        # 1 - E = lambda/(1 + lambda) keeps its digits where 1 - E would not.
+        return self.columns.of_known(np.asarray(lam) / (1.0 + np.asarray(lam)))
 
 
-def _between(refined: Callable[[float], float], low: float, high: float) -> float:
-    finest = 4.0 * np.finfo(np.float64).eps
-    return float(brentq(lambda a: refined(a) - a, low, high, xtol=finest * high, rtol=finest))
+class LabelGain(RowGain):
+    """What a typical column adds: delta(E) = q(gamma)/(R Delta) at gamma = (1 - E)/Delta.
+
+    J is minus half the integral from E to 1: of points at one alpha only differences matter.
+
+    Examples
+    --------
+    >>> gain = LabelGain(R=5, noise=0.1)
+    >>> round(float(gain.delta(0.5)) * 0.5, 9) == round(softmax_averages(5, 5.0).excess, 9)
+    True
+    """
+
+    power, floor, residue, blind = 1.0, 0.0, 1.0, True
+
+    def __init__(self, R: int, noise: float) -> None:
+        self.R, self.noise, self.overlap = R, noise, _overlap(R)
+
+    @property
+    def onset(self) -> float:
+        return float((self.R * self.noise) ** -2.0)
+
+    def exponent(self) -> float:
+        return 0.0
+
+    def of_known(self, known: Array) -> Array:
+        """delta where 1 - E is `known`."""
+        return self.overlap.value(known / self.noise) / (self.R * self.noise)
+
+    def delta(self, mse: ArrayOrFloat) -> Array:
+        return self.of_known(1.0 - np.asarray(mse))
+
+    def information(self, mse: ArrayOrFloat) -> Array:
+        return -0.5 / self.R * self.overlap.integral((1.0 - np.asarray(mse)) / self.noise)
+
+    def _log_delta(self, log_mse: Array) -> Array:
+        return np.asarray(np.log(self.delta(np.exp(log_mse))))
+
+
+@cache
+def _overlap(R: int) -> LogTable:
+    """q(gamma), the excess overlap of R labels."""
+
+    def weak(gamma: Array) -> tuple[Array, Array]:
+        bend = (R - 4.0) / (2.0 * R) * gamma  # errata L12
+        return gamma / R * (1.0 + bend), gamma**2 / (2.0 * R) * (1.0 + 2.0 / 3.0 * bend)
+
+    def log_excess(log_gamma: Array) -> Array:
+        return np.log([_excess(R, _laws(float(gamma))) for gamma in np.exp(log_gamma)])
+
+    return LogTable(log_excess, float(np.log(WEAK)), weak)
 
 
 # Averages of a softmax over Gaussian fields, to 1e-12, by the Gumbel trick: a probability is
@@ -230,15 +260,20 @@ def softmax_averages(R: int, gamma: float) -> SoftmaxAverages:
     """
     R = checks.count("R", R, least=2)
     gamma = checks.number("gamma", gamma, least=0.0)
-    x, F, f, step_up, F1 = _laws(gamma)
+    laws = x, F, f, step_up, F1 = _laws(gamma)
     f1 = f + step_up
     others = F ** (R - 1)
-    excess = R / (R - 1) * _STEP * float(step_up @ others)
+    excess = _excess(R, laws)
     p = (1.0 + (R - 1) * excess) / R
     doubt = _STEP * float(f1 @ -np.expm1((R - 1) * _log_or_zero(F)))
     density = f1 * others + (R - 1) * f * F1 * F ** (R - 2)
     log_sum = _STEP * float(density @ x) - np.euler_gamma
     return SoftmaxAverages(p, excess, doubt, log_sum, label_error(R, gamma))
+
+
+def _excess(R: int, laws: tuple[Array, Array, Array, Array, Array]) -> float:
+    _, F, _, step_up, _ = laws
+    return R / (R - 1) * _STEP * float(step_up @ F ** (R - 1))
 
 
 def label_error(R: int, gamma: float) -> float:

@@ -9,14 +9,73 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from miniamp.arrays import Array
+from miniamp.absorb import Stop, absorb
+from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.priors import RowPrior
 from miniamp.priors.rows.base import root
+from miniamp.theory.law import TypicalEvidence
 
 #: Independent scramblings of the Sobol points: their spread is the stated standard error.
 REPLICATES = 8
 #: Share of the covariance of V that starts the first batch, to leave a symmetric point.
 FIRST = 1e-4
+#: A matrix law stops when its overlaps move by less than this share.
+CONVERGED = Stop(max_iter=2000, tol=1e-10)
+
+
+class TypicalColumns(TypicalEvidence):
+    """alpha N columns drawn at random: the twin of `evidence.FactorBatch`.
+
+    Parameters
+    ----------
+    alpha : float
+        Columns of the batch per row of U, alpha_b.
+    informed : bool
+        Start from the true labels: the best fixed point rather than the algorithm's.
+
+    Examples
+    --------
+    >>> from miniamp import Stop, absorb
+    >>> from miniamp.theory.lowrank import LabelLaw
+    >>> law, info = absorb(LabelLaw(5, 0.1, a=1e-3), TypicalColumns(0.5), Stop(max_iter=3))
+    >>> info.iterations, round(law.mse, 6)
+    (3, 0.800612)
+    """
+
+    def __init__(self, alpha: Given, informed: bool = False) -> None:
+        super().__init__(alpha)
+        self.informed = informed
+
+
+class ConvergedColumns(TypicalColumns):
+    """Typical columns iterated to convergence, by a root search where the law has one number.
+
+    Examples
+    --------
+    >>> from miniamp import absorb
+    >>> from miniamp.theory.lowrank import LabelLaw
+    >>> law, _ = absorb(LabelLaw(R=5, noise=0.1), ConvergedColumns(0.5))
+    >>> round(law.mse, 10)
+    0.6001355145
+    """
+
+    converged = True
+
+
+class OptimalColumns(ConvergedColumns):
+    """Typical columns under exact inference: the fixed point of lowest free energy.
+
+    Examples
+    --------
+    >>> from miniamp import absorb
+    >>> from miniamp.theory.lowrank import LabelLaw
+    >>> hard = LabelLaw(R=8, noise=0.05)
+    >>> kinds = ConvergedColumns, OptimalColumns
+    >>> [round(absorb(hard, kind(0.15))[0].label_error, 3) for kind in kinds]
+    [0.875, 0.489]
+    """
+
+    optimal = True
 
 
 @dataclass(frozen=True)
@@ -64,13 +123,20 @@ class Overlaps(NamedTuple):
     gamma: Array  #: the covariance of their noise
     signal: Array  #: how much of the truth they carry, E V eta'
 
-    def moved(self, alpha: float, share: Overlaps) -> Overlaps:
-        """After alpha columns per row of U that add `share` each."""
-        return Overlaps(*(old + alpha * new for old, new in zip(self, share, strict=True)))
+
+class ColumnLaw:
+    """What the laws of low-rank models show alike: the columns of a `Curve`."""
+
+    noise: float  #: Delta
+
+    def figures(self, floor: float) -> dict[str, ArrayOrFloat]:
+        names = ("mse", "variance", "overlap", "power", "label_error", "label_mse")
+        found = {name: getattr(self, name) for name in names}
+        return {**found, **dict.fromkeys(("lam", "gamma"), found["overlap"] / self.noise)}
 
 
 @dataclass(frozen=True)
-class MatrixLaw:
+class MatrixLaw(ColumnLaw):
     """What is known of U in any low-rank model: R x R overlaps, by quasi-Monte Carlo averages.
 
     Fields are B = signal' U/Delta plus noise of covariance gamma/Delta; the belief takes their
@@ -80,7 +146,6 @@ class MatrixLaw:
     Examples
     --------
     >>> from miniamp import absorb, priors
-    >>> from miniamp.theory.lowrank.curves import CONVERGED, ConvergedColumns
     >>> law = MatrixLaw.replicates(priors.SparseRows(2, rho=0.3), priors.GaussianRows(2), 0.1)[0]
     >>> law, info = absorb(law, ConvergedColumns(1.0), CONVERGED)
     >>> info.converged, round(law.mse, 2)
@@ -142,10 +207,6 @@ class MatrixLaw:
         radius = float(np.abs(np.linalg.eigvals(C_U @ C_V)).max())
         return (self.noise / radius) ** 2
 
-    @property
-    def state(self) -> Overlaps:
-        return self.lam
-
     def overlap_u(self, lam: Overlaps) -> Overlaps:
         """E eta_U eta_U' (twice) and M_U = E U eta_U' when lambda_V is `lam`."""
         return self._overlaps(self.prior_u, self.draws_u, lam)
@@ -163,26 +224,32 @@ class MatrixLaw:
         power = mean.T @ mean / len(mean)
         return Overlaps(power, power, draws.rows.T @ mean / len(mean))
 
-    def entry(self, alpha: float, informed: bool) -> Overlaps:
-        if not informed and self.lam.precision.any():
-            return self.lam
+    def entry(self, batch: TypicalEvidence) -> MatrixLaw:
+        if not batch.informed and self.lam.precision.any():
+            return self
         rows = self.draws_v.rows
         centre = np.outer(rows.mean(axis=0), rows.mean(axis=0))
-        spread = (1.0 if informed else FIRST) * (self.prior_v.second_moment(rows) - centre)
-        return self.lam.moved(alpha, Overlaps(*(centre + spread,) * 3))
+        spread = (1.0 if batch.informed else FIRST) * (self.prior_v.second_moment(rows) - centre)
+        return self._after(batch, Overlaps(*(centre + spread,) * 3))
 
-    def refined(self, estimate: Overlaps, alpha: float) -> Overlaps:
-        return self.lam.moved(alpha, self.overlap_v(self.overlap_u(estimate)))
+    def refined(self, batch: TypicalEvidence, now: MatrixLaw) -> MatrixLaw:
+        return self._after(batch, self.overlap_v(self.overlap_u(now.lam)))
 
-    def settled(self, estimate: Overlaps, alpha: float) -> None:
-        return None
+    def settled(self, batch: TypicalEvidence, now: MatrixLaw) -> MatrixLaw | None:
+        if not batch.optimal:
+            return None
+        starts = (ConvergedColumns(batch.alpha, informed) for informed in (False, True))
+        return min((absorb(self, start, CONVERGED)[0] for start in starts), key=self.energy)
 
-    def distance(self, new: Overlaps, old: Overlaps) -> float:
-        scale = max(float(np.abs(new.precision).max()), np.finfo(np.float64).tiny)
-        return max(float(np.abs(a - b).max()) for a, b in zip(new, old, strict=True)) / scale
+    def change_from(self, old: MatrixLaw) -> float:
+        scale = max(float(np.abs(self.lam.precision).max()), np.finfo(np.float64).tiny)
+        moved = (np.abs(a - b).max() for a, b in zip(self.lam, old.lam, strict=True))
+        return float(max(moved)) / scale
 
-    def after(self, estimate: Overlaps, alpha: float) -> MatrixLaw:
-        return replace(self, lam=estimate, columns=self.columns + alpha)
+    def _after(self, batch: TypicalEvidence, share: Overlaps) -> MatrixLaw:
+        """After a batch whose columns add `share` each to lambda_V."""
+        lam = Overlaps(*(o + batch.alpha * new for o, new in zip(self.lam, share, strict=True)))
+        return replace(self, lam=lam, columns=self.columns + batch.alpha)
 
     @property
     def overlap(self) -> Array:

@@ -6,23 +6,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 
 from miniamp import checks
 from miniamp.absorb import Stop, absorb
 from miniamp.arrays import Given
-from miniamp.numerics.scales import lowest
 from miniamp.priors import RowPrior
-from miniamp.theory.lowrank.curves import (
-    ConvergedColumns,
-    OptimalColumns,
-    label_law,
-    learning_curve,
-    mmse_curve,
-)
-from miniamp.theory.lowrank.labels import LabelLaw
-from miniamp.theory.lowrank.matrix import MatrixLaw, Overlaps
-from miniamp.theory.phases import VISIBLE, Transitions, Verdict, batch_verdicts, blind_verdict
+from miniamp.theory.lowrank.curves import laws_before
+from miniamp.theory.lowrank.matrix import CONVERGED, ConvergedColumns, MatrixLaw, OptimalColumns
+from miniamp.theory.phases import Transitions, Verdict, judged, turning
 
 
 class Energy(NamedTuple):
@@ -107,15 +98,13 @@ def transitions(
     >>> round(transitions(priors.GaussianRows(1), priors.GaussianRows(1), 0.3).weak_recovery, 6)
     0.09
     """
-    law = label_law(prior_u, prior_v, noise)
-    if law is None:
-        return searched(MatrixLaw.replicates(prior_u, prior_v, noise, points, rng_seed)[0])
-    found, critical = _spinodal(law), law.alpha_c
-    if found is None:
+    law = laws_before(prior_u, prior_v, noise, points=points, rng_seed=rng_seed)[0]
+    if isinstance(law, MatrixLaw):
+        return searched(law)
+    found, critical = turning(law.balance), law.alpha_c
+    if found.information is None:
         return Transitions(critical, critical, critical, weak_recovery=critical)
-    tip, spinodal = found
-    information = _alpha_at(law, _equal_energy(law, tip))
-    return Transitions(spinodal, information, spinodal, weak_recovery=critical)
+    return replace(found, weak_recovery=critical)
 
 
 #: Values of alpha at which two fixed points are looked for, from this share of the threshold (of 1
@@ -149,7 +138,7 @@ def searched(law: MatrixLaw) -> Transitions:
 
 def _gap(law: MatrixLaw, alpha: float) -> tuple[bool, bool]:
     """Whether the informed fixed point is another one, and whether its free energy is lower."""
-    kinds = (ConvergedColumns[Overlaps](float(alpha), informed) for informed in (False, True))
+    kinds = (ConvergedColumns(float(alpha), informed) for informed in (False, True))
     blank, informed = (absorb(law, kind, ROUGH)[0] for kind in kinds)
     apart = informed.power - blank.power > APART * law.mse
     return bool(apart), bool(apart and law.energy(informed) < law.energy(blank))
@@ -175,62 +164,15 @@ def verdict(
 ) -> Verdict:
     """What batches of alpha_b N columns can do, with N = `size` rows of U.
 
+    Exact for a Gaussian mixture with equal weights, by quasi-Monte Carlo for any other priors.
+
     Examples
     --------
     >>> from miniamp import priors
     >>> verdict(priors.GaussianRows(5), priors.OneHot(5), noise=0.1, alpha_b=0.1).phase
     'impossible'
     """
-    law = label_law(prior_u, prior_v, noise)
-    if law is None:
-        raise checks.refuse(
-            "prior_u, prior_v",
-            f"{prior_u!r} and {prior_v!r}",
-            "GaussianRows of mean 0 and covariance var * identity, and OneHot with equal weights",
-            "use learning_curve, which has the full recursion for any pair",
-        )
-    thresholds = transitions(prior_u, prior_v, noise)
-    alpha_b = checks.number("alpha_b", alpha_b, above=0.0)
-    amp = learning_curve(prior_u, prior_v, noise, alpha_b, batches=batches)
-    best = mmse_curve(prior_u, prior_v, noise, alpha_b, batches=batches)
-    before = zip([0.0, *amp.overlap[:-1]], [0.0, *amp.alpha[:-1]], strict=True)
-    laws = (replace(law, a=float(a), columns=float(seen)) for a, seen in before)
-    alone = [absorb(one, OptimalColumns(alpha_b))[0].mse for one in laws]  # type: ignore[misc]
-    found = batch_verdicts(amp, best, alone)
-    ratio = alpha_b / law.alpha_c
-    if ratio > 1.0:
-        return Verdict(alpha_b, found)
-    information = thresholds.information
-    hard = information is not None and alpha_b > information
-    return blind_verdict(alpha_b, found, ratio, hard, size)
-
-
-def _alpha_at(law: LabelLaw, a: float) -> float:
-    """The alpha at which offline state evolution has its fixed point at overlap `a`."""
-    return law.R * a / law.averages(a).excess
-
-
-def _spinodal(law: LabelLaw) -> tuple[float, float] | None:
-    """Overlap and alpha where the informed branch begins, if that is below alpha_c."""
-    log_a = np.linspace(np.log(1e-4 * law.delta), np.log(1e3 * law.delta), 120)
-    alphas = np.array([_alpha_at(law, float(a)) for a in np.exp(log_a)])
-    best = int(np.argmin(alphas))
-    if alphas[best] >= law.alpha_c * (1.0 - VISIBLE) or best in (0, len(log_a) - 1):
-        return None
-    ends = float(log_a[best - 1]), float(log_a[best + 1])
-    x, alpha = lowest(lambda x: _alpha_at(law, float(np.exp(x))), *ends, to=1e-10)
-    return float(np.exp(x)), alpha
-
-
-def _equal_energy(law: LabelLaw, tip: float) -> float:
-    """Overlap on the informed branch where its free energy meets that of the symmetric point."""
-
-    def gap(log_a: float) -> float:
-        a = float(np.exp(log_a))
-        alpha = _alpha_at(law, a)
-        return law.energy(law.after(a, alpha)) - law.energy(law.after(0.0, alpha))
-
-    high = np.log(tip)
-    while gap(high) > 0.0:
-        high += 0.1
-    return float(np.exp(brentq(gap, np.log(tip), high, xtol=1e-14)))
+    law = laws_before(prior_u, prior_v, noise)[0]
+    amp, best = ConvergedColumns(alpha_b), OptimalColumns(alpha_b)
+    number = checks.count("batches", batches)
+    return judged(law, amp, best, number, law.weak_recovery, size, CONVERGED)
