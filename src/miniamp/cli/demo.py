@@ -11,12 +11,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import miniamp
+from miniamp.cli.options import command
 
 Output = Annotated[Path, typer.Option(help="The picture; its numbers go beside it as CSV.")]
 Size = Annotated[int, typer.Option(help="Number N of coefficients.", min=10)]
 Seed = Annotated[int, typer.Option(help="Seed of the problem.", min=0)]
 
 
+@command()
 def demo(output: Output = Path("demo.png"), size: Size = 2000, seed: Seed = 1) -> None:
     """Stream a sparse regression through Mini-AMP, ADF and streaming VB, and compare with theory.
 

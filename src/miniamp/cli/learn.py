@@ -26,7 +26,7 @@ import miniamp
 from miniamp import checks
 from miniamp.cli import outputs
 from miniamp.cli.options import Options
-from miniamp.cli.run import E, LearningTask, Run
+from miniamp.cli.run import E, Run
 from miniamp.errors import printable
 from miniamp.streams import lock
 from miniamp.streams.sources import files_of
@@ -43,7 +43,7 @@ SIGNALLED = 128
 
 
 def execute(
-    task: LearningTask[E],
+    run: Run[E],
     given: Options,
     files: Mapping[str, str],
     label: Callable[[Run[E], Path], None] | None = None,
@@ -52,8 +52,8 @@ def execute(
 
     Parameters
     ----------
-    task : LearningTask
-        What to learn: that of `fit` or of `cluster`.
+    run : Run
+        What to learn, and from where: that of `fit` or of `cluster`.
     given : dict
         All options, by name.
     files : dict
@@ -61,7 +61,7 @@ def execute(
     label : function of a run and a path, optional
         Writes the labels.
     """
-    source, as_json, new_rows = str(given["source"]), given["as_json"], given["new_rows"]
+    source, as_json, new_rows = run.source, given["as_json"], given["new_rows"]
     paths: dict[str, Path | None] = {name: given[option] for name, option in files.items()}
     checkpoint, model, report = (paths[name] for name in ("checkpoint", "model", "report"))
     if new_rows and checkpoint is None:
@@ -72,9 +72,9 @@ def execute(
     # From loading to the last save: two runs on one checkpoint would lose each other's rows.
     with nullcontext() if checkpoint is None else lock(checkpoint):
         if checkpoint is None or not checkpoint.exists():
-            run = Run(task, source)
+            run.begin()
         else:
-            run = Run.resume(checkpoint, task, source, new_rows)
+            run.resume(checkpoint, new_rows)
             if not as_json:
                 say(f"resumes from {checkpoint}, {run.resumed:,} rows learned")
         if any(paths.values()):

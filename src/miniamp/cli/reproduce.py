@@ -21,6 +21,7 @@ from rich.progress import (
 from rich.table import Table
 
 import miniamp
+from miniamp.cli.options import command
 
 if TYPE_CHECKING:
     from miniamp.experiments import Claim, Task
@@ -48,6 +49,7 @@ Seeds = Annotated[int | None, typer.Option(help="Realisations of each simulation
 Jobs = Annotated[int, typer.Option(help="Processes at a time, one thread each.", min=1)]
 
 
+@command()
 def reproduce(
     figure: Figure, quick: Quick = False, out: Out = None, seeds: Seeds = None, jobs: Jobs = 1
 ) -> None:
