@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import socket
-import sys
 import time
 import uuid
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -23,7 +20,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 import miniamp
-from miniamp import checks
 from miniamp.app import api_docs
 from miniamp.app.bodies import (
     ARROW,
@@ -35,6 +31,7 @@ from miniamp.app.bodies import (
     parsed,
 )
 from miniamp.app.learner import BusyError, Learner, ReusedError
+from miniamp.app.server import refusal
 from miniamp.errors import ConflictError, InvalidInputError, MiniampError, typed
 from miniamp.estimators.describe import nameless
 
@@ -67,13 +64,10 @@ def service(
     *,
     token: str | None = None,
     limits: Limits | None = None,
-    hosts: set[str] | None = None,
 ) -> FastAPI:
     """The application that serves a learner's model; the learner is stopped with it.
 
-    Clients must send a token as `Authorization: Bearer <token>`. `hosts` are the names under which
-    the server may be addressed; any other `Host` is refused, so that a web page cannot reach a
-    local server under a name of its own.
+    Clients must send a token as `Authorization: Bearer <token>`.
     """
     limits = limits or Limits()
 
@@ -91,7 +85,34 @@ def service(
         lifespan=lifespan,
     )
     metrics = Metrics(learner)
-    app.add_middleware(Guard, token=token, limits=limits, hosts=hosts, metrics=metrics)
+    bearer = None if token is None else f"Bearer {token}".encode()
+    now = 0  # requests that are being answered
+
+    def refused(request: Request) -> Response | None:
+        """What every request passes first: how many at a time, the token."""
+        if now > limits.requests:
+            return refusal("too many requests at once", 429, {"Retry-After": RETRY_AFTER})
+        given = request.headers.get("authorization", "").encode("latin-1")
+        if bearer is not None and not hmac.compare_digest(given, bearer):
+            return refusal(
+                "token: expected Authorization: Bearer ...", 401, {"WWW-Authenticate": "Bearer"}
+            )
+        return None
+
+    @app.middleware("http")
+    async def guarded(request: Request, answer: Callable[..., Awaitable[Response]]) -> Response:
+        """Pass a request on, or refuse it; its time is taken."""
+        nonlocal now
+        path = request.url.path if request.url.path in api_docs.PATHS else "other"
+        now += 1
+        try:
+            with metrics.seconds.labels(path).time():
+                response = refused(request) or await answer(request)
+        finally:
+            now -= 1
+        metrics.requests.labels(path, response.status_code).inc()
+        return response
+
     for error in (MiniampError, NotFittedError, ValueError, HTTPException):
         app.add_exception_handler(error, _refusal)
 
@@ -154,36 +175,6 @@ def service(
         return HTMLResponse(api_docs.page(app.openapi()))
 
     return app
-
-
-def run(app: FastAPI, host: str, port: int) -> None:
-    """Serve until interrupted; port 0 takes a free one."""
-    config = uvicorn.Config(app, log_level="warning", access_log=False, ws="none")
-    with listening(host, port) as place:
-        shown = f"[{host}]" if ":" in host else host
-        sys.stdout.write(f"listening on http://{shown}:{place.getsockname()[1]}\n")
-        sys.stdout.flush()
-        uvicorn.Server(config).run(sockets=[place])
-
-
-def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens.
-
-    With its protocol named, asyncio sends answers at once; without, each waits 40 ms for the client
-    to acknowledge the part before (Nagle's algorithm against delayed acknowledgement).
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host, port))
-        made.listen(128)
-    except OSError as error:
-        made.close()
-        raise checks.refuse(
-            "host, port", f"{host}, {port} ({error.strerror})", "a free port", "choose {port=0}"
-        ) from None
-    return made
 
 
 def names_of(learner: Learner) -> Names:
@@ -287,64 +278,3 @@ class Metrics:
         }
         for name, (text, value) in gauges.items():
             Gauge(f"miniamp_{name}", text, registry=self.registry).set_function(value)
-
-
-Scope = MutableMapping[str, Any]
-Messages = Callable[..., Awaitable[Any]]
-
-
-class Guard:
-    """What every request passes first: host, token, how many at a time; and its time is taken."""
-
-    def __init__(
-        self,
-        app: Messages,
-        token: str | None,
-        limits: Limits,
-        hosts: set[str] | None,
-        metrics: Metrics,
-    ) -> None:
-        self.app = app
-        self.token = None if token is None else f"Bearer {token}".encode()
-        self.limits, self.hosts, self.metrics = limits, hosts, metrics
-        self.now = 0
-
-    async def __call__(self, scope: Scope, receive: Messages, send: Messages) -> None:
-        """Pass a request on, or refuse it."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        path = scope["path"] if scope["path"] in api_docs.PATHS else "other"
-        start = time.perf_counter()
-        self.now += 1
-
-        async def observed(message: MutableMapping[str, Any]) -> None:
-            if message["type"] == "http.response.start":
-                self.metrics.requests.labels(path, message["status"]).inc()
-            await send(message)
-
-        try:
-            refused = self._refused(scope)
-            await (refused or self.app)(scope, receive, observed)
-        finally:
-            self.now -= 1
-            self.metrics.seconds.labels(path).observe(time.perf_counter() - start)
-
-    def _refused(self, scope: Scope) -> Response | None:
-        headers = dict(scope["headers"])
-        if self.now > self.limits.requests:
-            return _plain("too many requests at once", 429, {"Retry-After": RETRY_AFTER})
-        host = headers.get(b"host", b"").decode("latin-1").rsplit(":", 1)[0]
-        if self.hosts is not None and host not in self.hosts:
-            return _plain("this server is not known under that host name", 421)
-        if self.token is not None and not hmac.compare_digest(
-            headers.get(b"authorization", b""), self.token
-        ):
-            return _plain(
-                "token: expected Authorization: Bearer ...", 401, {"WWW-Authenticate": "Bearer"}
-            )
-        return None
-
-
-def _plain(message: str, status: int, headers: dict[str, str] | None = None) -> Response:
-    return JSONResponse({"error": {"message": message}}, status, headers)

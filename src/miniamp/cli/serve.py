@@ -11,9 +11,6 @@ import typer
 import miniamp
 from miniamp.cli.options import ModelFile, command, listed, option
 
-#: Names of this machine itself.
-LOCAL = ["127.0.0.1", "localhost", "::1", "[::1]"]
-
 Model = Annotated[
     Path,
     typer.Argument(metavar="MODEL", help="The model file; made with --new.", show_default=False),
@@ -49,7 +46,8 @@ def serve(model: Model, host: Host = "127.0.0.1", port: Port = 8642, **given: An
     Example: miniamp serve houses.amp --port 8642
     """
     from miniamp.app.learner import Learner  # noqa: PLC0415 (optional: the extra app)
-    from miniamp.app.service import Limits, run, service  # noqa: PLC0415 (optional: the extra app)
+    from miniamp.app.server import run  # noqa: PLC0415 (the same)
+    from miniamp.app.service import Limits, service  # noqa: PLC0415 (the same)
 
     kinds = {"regression": miniamp.MiniAMPRegressor, "classification": miniamp.MiniAMPClassifier}
     new = given["new"]
@@ -59,9 +57,8 @@ def serve(model: Model, host: Host = "127.0.0.1", port: Port = 8642, **given: An
     stream = {name: listed(value) for name, value in lists.items() if value is not None}
     begun = None if new is None else kinds[new](prior=given["prior"])
     learner = Learner(model, begun, stream, waiting=given["max_waiting"])
-    hosts = set(LOCAL) if host in LOCAL else None
     limits = Limits(body=given["max_body"], rows=given["max_rows"])
-    run(service(learner, token=given["token"] or None, limits=limits, hosts=hosts), host, port)
+    run(service(learner, token=given["token"] or None, limits=limits), host, port)
 
 
 @command()
@@ -73,12 +70,12 @@ def watch(model: ModelFile, host: Host = "127.0.0.1", port: Port = 8644) -> None
 
     Example: miniamp watch houses.amp --port 8644
     """
-    from miniamp.app.service import run  # noqa: PLC0415 (optional: the extra app)
+    from miniamp.app.server import run  # noqa: PLC0415 (optional: the extra app)
     from miniamp.app.watcher import application  # noqa: PLC0415 (the same)
 
     if hasattr(os, "nice"):
         os.nice(10)  # the learner comes first
-    run(application(model, LOCAL if host in LOCAL else None), host, port)
+    run(application(model), host, port)
 
 
 @command()
@@ -92,6 +89,6 @@ def explore(host: Host = "127.0.0.1", port: Port = 8643) -> None:
     Example: miniamp explore --port 8643
     """
     from miniamp.app.explorer import application  # noqa: PLC0415 (optional: the extra app)
-    from miniamp.app.layout import run  # noqa: PLC0415 (optional: the extra app)
+    from miniamp.app.server import run  # noqa: PLC0415 (the same)
 
     run(application(), host, port)
