@@ -1,14 +1,17 @@
-"""A model over HTTP: learning, prediction, metrics."""
+"""A model over HTTP: learning, prediction, metrics, and what it reports about itself."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import html
+import json
 import time
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from string import Template
 from typing import Any
 
 import numpy as np
@@ -20,7 +23,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 import miniamp
-from miniamp.app import api_docs
 from miniamp.app.bodies import (
     ARROW,
     JSON,
@@ -33,7 +35,8 @@ from miniamp.app.bodies import (
 from miniamp.app.learner import BusyError, Learner, ReusedError
 from miniamp.app.server import refusal
 from miniamp.errors import ConflictError, InvalidInputError, MiniampError, typed
-from miniamp.estimators.describe import nameless
+from miniamp.estimators.describe import finite, nameless
+from miniamp.report.page import resource
 
 #: Status of an error, most special first.
 STATUS: tuple[tuple[type[Exception], int], ...] = (
@@ -48,6 +51,30 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
 PATIENCE = 30.0
 #: Seconds a client that was turned away should wait.
 RETRY_AFTER = "1"
+
+
+PATHS = {"/", "/docs", "/health", "/learn", "/metrics", "/model", "/openapi.json", "/predict"}
+
+_PARTS: dict[str, Any] = json.loads(resource("service.json", "app"))
+
+
+def _request(name: str) -> dict[str, Any]:
+    schema = {"type": "object", **_PARTS[name]}
+    arrow = {"schema": {"type": "string", "format": "binary"}}
+    return {"requestBody": {"required": True, "content": {JSON: {"schema": schema}, ARROW: arrow}}}
+
+
+def _answer(name: str) -> dict[int | str, dict[str, Any]]:
+    part = _PARTS[name]
+    return {200: {"description": part["text"], "content": {JSON: {"example": part["example"]}}}}
+
+
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    int(status): {"description": text} for status, text in _PARTS["errors"].items()
+}
+LEARN, LEARNED = _request("learn"), _answer("learned") | _ERRORS
+PREDICT, PREDICTED = _request("predict"), _answer("predicted") | _ERRORS
+MODEL = _answer("model")
 
 
 @dataclass(frozen=True)
@@ -103,7 +130,7 @@ def service(
     async def guarded(request: Request, answer: Callable[..., Awaitable[Response]]) -> Response:
         """Pass a request on, or refuse it; its time is taken."""
         nonlocal now
-        path = request.url.path if request.url.path in api_docs.PATHS else "other"
+        path = request.url.path if request.url.path in PATHS else "other"
         now += 1
         try:
             with metrics.seconds.labels(path).time():
@@ -126,7 +153,7 @@ def service(
         names = names_of(learner)
         return await run_in_threadpool(parsed, content, kind, names, limits.rows)
 
-    @app.post("/learn", openapi_extra=api_docs.LEARN, responses=api_docs.LEARNED)
+    @app.post("/learn", openapi_extra=LEARN, responses=LEARNED)
     async def learn(request: Request) -> JSONResponse:
         """Learn one batch; answered when the batch is on disk."""
         rows = await rows_of(request)
@@ -139,7 +166,7 @@ def service(
         metrics.rows.labels("learn").inc(0 if answer.repeated else answer.rows)
         return JSONResponse(answer._asdict())
 
-    @app.post("/predict", openapi_extra=api_docs.PREDICT, responses=api_docs.PREDICTED)
+    @app.post("/predict", openapi_extra=PREDICT, responses=PREDICTED)
     async def predict(request: Request) -> JSONResponse:
         """Predict rows with the latest model."""
         rows = await rows_of(request)
@@ -147,12 +174,10 @@ def service(
         metrics.rows.labels("predict").inc(len(rows.X))
         return JSONResponse(answer)
 
-    @app.get("/model", responses=api_docs.MODEL)
+    @app.get("/model", responses=MODEL)
     async def model() -> JSONResponse:
         """What the model is and what it has learned."""
-        return JSONResponse(
-            await run_in_threadpool(api_docs.model, learner.model, names_of(learner))
-        )
+        return JSONResponse(await run_in_threadpool(described, learner.model, names_of(learner)))
 
     @app.get("/health")
     async def health() -> JSONResponse:
@@ -172,7 +197,7 @@ def service(
     @app.get("/", include_in_schema=False)
     @app.get("/docs", include_in_schema=False)
     async def page() -> HTMLResponse:
-        return HTMLResponse(api_docs.page(app.openapi()))
+        return HTMLResponse(documented(app.openapi()))
 
     return app
 
@@ -278,3 +303,62 @@ class Metrics:
         }
         for name, (text, value) in gauges.items():
             Gauge(f"miniamp_{name}", text, registry=self.registry).set_function(value)
+
+
+def described(estimator: Any, names: Names) -> dict[str, Any]:
+    """An estimator as plain values."""
+    about: dict[str, Any] = {
+        "kind": type(estimator).__name__,
+        "features": list(names.features),
+        "columns": list(names.columns),
+        "target": names.target,
+        "rows_seen": int(getattr(estimator, "n_samples_seen_", 0)),
+        "n_features": int(getattr(estimator, "n_features_in_", 0)),
+    }
+    for name in ("coef_", "coef_std_", "intercept_", "classes_"):
+        if hasattr(estimator, name):
+            about[name.removesuffix("_")] = np.asarray(getattr(estimator, name)).tolist()
+    history = getattr(estimator, "history_", None)
+    about["last_batch"] = json.loads(json.dumps(history[-1], default=_listed)) if history else None
+    about["health"] = str(getattr(estimator, "health_", "nothing learned yet"))
+    return {name: finite(value) for name, value in about.items()}
+
+
+def _listed(value: object) -> object:
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def documented(api: dict[str, Any]) -> str:
+    """The OpenAPI description as a page without scripts."""
+    sections = [
+        _section(path, method, about)
+        for path, methods in sorted(api["paths"].items())
+        for method, about in methods.items()
+    ]
+    return Template(resource("service.html", "app")).substitute(
+        title=html.escape(f"{api['info']['title']} {api['info']['version']}"),
+        about=html.escape(api["info"]["description"]),
+        sections="".join(sections),
+    )
+
+
+def _section(path: str, method: str, about: dict[str, Any]) -> str:
+    text = f"<section><h2><code class='{method}'>{method.upper()}</code> <code>{path}</code></h2>"
+    text += f"<p>{html.escape(about.get('description', ''))}</p>"
+    body = about.get("requestBody", {}).get("content", {})
+    if JSON in body:
+        schema = body[JSON]["schema"]
+        text += f"<p>Send {' or '.join(f'<code>{kind}</code>' for kind in body)}:</p>"
+        text += f"<pre>{html.escape(json.dumps(schema['example']))}</pre><table>"
+        for name, each in schema["properties"].items():
+            words = html.escape(each.get("description", "Targets, one per row."))
+            text += f"<tr><td><code>{name}</code></td><td>{words}</td></tr>"
+        text += "</table>"
+    text += "<table>"
+    for status, answer in about.get("responses", {}).items():
+        text += f"<tr><td><code>{status}</code></td><td>{html.escape(answer['description'])}"
+        example = answer.get("content", {}).get(JSON, {}).get("example")
+        if example:
+            text += f"<pre>{html.escape(json.dumps(example))}</pre>"
+        text += "</td></tr>"
+    return text + "</table></section>"

@@ -352,24 +352,23 @@ class Watch:
         self.fresh = 0
         self._resumed, self._quiet = resumed, quiet
         self._start = self._shown = time.perf_counter()
-        self._bar: Progress | None = None
-        if sys.stderr.isatty() and not quiet:
-            self._bar = Progress(
-                BarColumn(bar_width=20) if total else SpinnerColumn(),
-                TextColumn("{task.description}"),
-                TimeElapsedColumn(),
-                console=Console(stderr=True),
-                transient=True,
-            )
-            self._task = self._bar.add_task("waiting for rows", total=total, completed=resumed)
+        self._live = sys.stderr.isatty() and not quiet
+        self._bar = Progress(
+            BarColumn(bar_width=20) if total else SpinnerColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._bar.add_task("waiting for rows", total=total, completed=resumed)
 
     def __enter__(self) -> Self:
-        if self._bar is not None:
+        if self._live:
             self._bar.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._bar is not None:
+        if self._live:
             self._bar.stop()
 
     @property
@@ -389,12 +388,11 @@ class Watch:
         that is sorted by class that was most of the time.
         """
         self.fresh += rows
-        pause = PAUSE if self._bar is None else BLINK
+        pause = BLINK if self._live else PAUSE
         if self._quiet or time.perf_counter() - self._shown < pause:
             return
         line = f"{self._resumed + self.fresh:,} rows, {self.speed:,.0f} rows/s, {text()}"
         self._shown = time.perf_counter()
-        if self._bar is not None:
-            self._bar.update(self._task, description=line, completed=self._resumed + self.fresh)
-        else:
+        self._bar.update(self._task, description=line, completed=self._resumed + self.fresh)
+        if not self._live:
             say(line)
