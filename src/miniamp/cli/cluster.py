@@ -18,12 +18,10 @@ from miniamp.cli.options import (
     Features,
     Files,
     MissingRule,
-    Options,
     Reading,
     Source,
     command,
     option,
-    options_of,
 )
 from miniamp.cli.outputs import kind_of, writing
 from miniamp.cli.predict import predictions
@@ -71,7 +69,7 @@ def cluster(source: Source, **given: Any) -> None:
     files = {
         "checkpoint": "checkpoint", "model": "model", "report": "report", "labels": "output"
     }  # fmt: skip
-    learn.execute(Clustering(source, options_of(given)), given, files, _label)
+    learn.execute(Clustering, source, given, files, _label)
 
 
 def _require_second_pass(output: Path, source: str, as_json: bool) -> None:
@@ -101,11 +99,10 @@ class Clustering(Run["MiniAMPClusterer"]):
 
     command = "cluster"
 
-    def __init__(self, source: str, options: Options) -> None:
-        super().__init__(source, options)
-        self._noise = _noise_of(options["noise"])
+    def prepare(self) -> None:
+        self._noise = _noise_of(self.options["noise"])
         # The first batch must have a row for every cluster.
-        self.asked_rows = max(options["batch_size"], options["clusters"])
+        self.asked_rows = max(self.options["batch_size"], self.options["clusters"])
 
     def new_estimator(self, first: StreamBatch) -> MiniAMPClusterer:
         return miniamp.MiniAMPClusterer(
@@ -118,8 +115,8 @@ class Clustering(Run["MiniAMPClusterer"]):
     def absorb(self, estimator: MiniAMPClusterer, batch: StreamBatch) -> None:
         estimator.partial_fit(batch.X)
 
-    def progress(self) -> str:
-        return f"noise {np.mean(self.estimator.noise_):.3g}"
+    def progress_of(self, estimator: MiniAMPClusterer) -> str:
+        return f"noise {np.mean(estimator.noise_):.3g}"
 
 
 def _noise_of(given: str) -> str | float:

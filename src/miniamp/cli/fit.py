@@ -25,14 +25,12 @@ from miniamp.cli.options import (
     ROWS,
     Features,
     Files,
-    Options,
     Reading,
     Source,
     auto_or_count,
     command,
     noise_of,
     option,
-    options_of,
     prior_of,
     within,
 )
@@ -141,9 +139,8 @@ def fit(source: Source, **given: Any) -> None:
     if None not in (given["forget"], given["half_life"]):
         raise typer.BadParameter("use --forget or --half-life, not both")
     files = {"checkpoint": "checkpoint", "model": "output", "report": "report"}
-    run = Prediction(source, options_of(given))
     with _watched(given["checkpoint"]) if given["watch"] else nullcontext():
-        learn.execute(run, given, files)
+        learn.execute(Prediction, source, given, files)
 
 
 @contextmanager
@@ -169,8 +166,8 @@ class Prediction(Run["Predictor"]):
 
     command = "fit"
 
-    def __init__(self, source: str, options: Options) -> None:
-        super().__init__(source, options)
+    def prepare(self) -> None:
+        options = self.options
         self._prior, self._noise = prior_of(options["prior"]), noise_of(options["noise"])
         size, classes = options["batch_size"], options.get("classes")
         self.asked_rows = None if size == "auto" else int(size)
@@ -230,8 +227,8 @@ class Prediction(Run["Predictor"]):
         except InvalidInputError as error:
             raise (error.relabelled("target") if error.argument == "y" else error) from None
 
-    def progress(self) -> str:
-        return learn.errors_line(self.estimator.history_, hasattr(self.estimator, "classes_"))
+    def progress_of(self, estimator: Predictor) -> str:
+        return learn.errors_line(estimator.history_, hasattr(estimator, "classes_"))
 
     def _known_classes(self, estimator: Predictor, y: Labels) -> Labels:
         """Those of the first rows, or all that were named."""

@@ -25,7 +25,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 import miniamp
 from miniamp import checks
 from miniamp.cli import outputs
-from miniamp.cli.options import Options
+from miniamp.cli.options import Options, options_of
 from miniamp.cli.run import E, Run
 from miniamp.errors import printable
 from miniamp.streams import lock
@@ -43,7 +43,8 @@ SIGNALLED = 128
 
 
 def execute(
-    run: Run[E],
+    kind: type[Run[E]],
+    source: str,
     given: Options,
     files: Mapping[str, str],
     label: Callable[[Run[E], Path], None] | None = None,
@@ -52,8 +53,10 @@ def execute(
 
     Parameters
     ----------
-    run : Run
-        What to learn, and from where: that of `fit` or of `cluster`.
+    kind : subclass of Run
+        What to learn: that of `fit` or of `cluster`.
+    source : str
+        The rows, as given.
     given : dict
         All options, by name.
     files : dict
@@ -61,7 +64,8 @@ def execute(
     label : function of a run and a path, optional
         Writes the labels.
     """
-    source, as_json, new_rows = run.source, given["as_json"], given["new_rows"]
+    run = kind(source, options_of(given))
+    as_json, new_rows = given["as_json"], given["new_rows"]
     paths: dict[str, Path | None] = {name: given[option] for name, option in files.items()}
     checkpoint, model, report = (paths[name] for name in ("checkpoint", "model", "report"))
     if new_rows and checkpoint is None:
@@ -87,8 +91,7 @@ def execute(
         run.save(model)
     if report is not None:
         miniamp.report.write_report(run.named(), report)
-    labels = paths.get("labels")
-    if labels is not None and label is not None:
+    if label is not None and (labels := paths["labels"]) is not None:
         label(run, labels)
     written = {name: None if path is None else str(path) for name, path in paths.items()}
     _conclude(run, outcome, written, files["model"], as_json)
@@ -321,12 +324,11 @@ class Interruption:
         while self.signal is None:
             try:
                 self._waiting = True
-                try:
-                    batch = next(source)
-                finally:
-                    self._waiting = False
+                batch = next(source)
             except (StopIteration, KeyboardInterrupt):
                 return
+            finally:
+                self._waiting = False
             yield batch
 
     def _caught(self, number: int, frame: FrameType | None) -> None:

@@ -53,7 +53,7 @@ class Learned(Generic[E]):
 class Run(ABC, Generic[E]):
     """What a checkpoint holds, while it is made; a subclass has what is to be learned.
 
-    Making one refuses options that no run could use. It then begins, or resumes a checkpoint.
+    Once made, it begins or resumes a checkpoint.
 
     Parameters
     ----------
@@ -82,6 +82,11 @@ class Run(ABC, Generic[E]):
         self.learned: Learned[E] | None = None
         self._written: Learned[E] | None = None
         self.resumed, self.batch_rows = 0, SAMPLE
+        self.prepare()
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Refuse options that no run could use, and set `asked_rows`."""
 
     def suited_rows(self, first: StreamBatch, total: int) -> int:
         """Rows per batch that suit the first of `total` rows."""
@@ -96,7 +101,7 @@ class Run(ABC, Generic[E]):
         """Let the estimator learn a batch, all or nothing."""
 
     @abstractmethod
-    def progress(self) -> str:
+    def progress_of(self, estimator: E) -> str:
         """What the progress shows of the latest batch."""
 
     @cached_property
@@ -158,6 +163,10 @@ class Run(ABC, Generic[E]):
     def rows(self) -> int:
         """Rows learned so far."""
         return 0 if self.learned is None else int(self.learned.estimator.n_samples_seen_)
+
+    def progress(self) -> str:
+        """What the progress shows of the latest batch."""
+        return self.progress_of(self.estimator)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
