@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from string import Template
 
 import uvicorn
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from fastapi.responses import HTMLResponse, JSONResponse, Response
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from miniamp import checks
 from miniamp.report.page import plotly_source, resource
@@ -44,21 +46,38 @@ def page(template: str, *scripts: str, **parts: str) -> FastAPI:
     return app
 
 
+class Gate:
+    """Lets requests pass to an application, but those that are refused by their headers.
+
+    Starlette's own middleware of functions took 0.3 ms of CPU per request, a quarter of an answer.
+    """
+
+    def __init__(self, app: ASGIApp, refused: Callable[[Headers], Response | None]) -> None:
+        self.app, self.refused = app, refused
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        answer = self.refused(Headers(scope=scope)) if scope["type"] == "http" else None
+        await (answer or self.app)(scope, receive, send)
+
+
 def only_local(app: FastAPI) -> FastAPI:
     """The application, which now refuses what pages of other sites could send to this machine.
 
     They could reach it under a name of their own, or have a reader's browser ask it.
     """
 
-    @app.middleware("http")
-    async def known(request: Request, answer: Callable[..., Awaitable[Response]]) -> Response:
-        given = request.headers
+    def foreign(given: Headers) -> Response | None:
         if given.get("host", "").rsplit(":", 1)[0] not in LOCAL:
             return refusal("this server is not known under that host name", 421)
-        if given.get("sec-fetch-site") == "cross-site" and given["sec-fetch-mode"] != "navigate":
+        if (
+            given.get("sec-fetch-site") == "cross-site"
+            and given.get("sec-fetch-mode") != "navigate"
+        ):
             return refusal("this server answers to its own pages only", 403)
-        return await answer(request)
+        return None
 
+    app.add_middleware(Gate, refused=foreign)
     return app
 
 

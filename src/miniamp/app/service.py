@@ -8,7 +8,7 @@ import html
 import json
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from string import Template
@@ -20,7 +20,9 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Res
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from sklearn.exceptions import NotFittedError
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import miniamp
 from miniamp.app.bodies import (
@@ -33,7 +35,7 @@ from miniamp.app.bodies import (
     parsed,
 )
 from miniamp.app.learner import BusyError, Learner, ReusedError
-from miniamp.app.server import refusal
+from miniamp.app.server import Gate, refusal
 from miniamp.errors import ConflictError, InvalidInputError, MiniampError, typed
 from miniamp.estimators.describe import finite, nameless
 from miniamp.report.page import resource
@@ -113,33 +115,20 @@ def service(
     )
     metrics = Metrics(learner)
     bearer = None if token is None else f"Bearer {token}".encode()
-    now = 0  # requests that are being answered
 
-    def refused(request: Request) -> Response | None:
+    def refused(given: Headers) -> Response | None:
         """What every request passes first: how many at a time, the token."""
-        if now > limits.requests:
+        if metrics.now > limits.requests:
             return refusal("too many requests at once", 429, {"Retry-After": RETRY_AFTER})
-        given = request.headers.get("authorization", "").encode("latin-1")
-        if bearer is not None and not hmac.compare_digest(given, bearer):
+        if bearer is not None and not hmac.compare_digest(
+            given.get("authorization", "").encode("latin-1"), bearer
+        ):
             return refusal(
                 "token: expected Authorization: Bearer ...", 401, {"WWW-Authenticate": "Bearer"}
             )
         return None
 
-    @app.middleware("http")
-    async def guarded(request: Request, answer: Callable[..., Awaitable[Response]]) -> Response:
-        """Pass a request on, or refuse it; its time is taken."""
-        nonlocal now
-        path = request.url.path if request.url.path in PATHS else "other"
-        now += 1
-        try:
-            with metrics.seconds.labels(path).time():
-                response = refused(request) or await answer(request)
-        finally:
-            now -= 1
-        metrics.requests.labels(path, response.status_code).inc()
-        return response
-
+    app.add_middleware(Guard, refused=refused, metrics=metrics)
     for error in (MiniampError, NotFittedError, ValueError, HTTPException):
         app.add_exception_handler(error, _refusal)
 
@@ -274,6 +263,7 @@ class Metrics:
     """Numbers for Prometheus."""
 
     def __init__(self, learner: Learner) -> None:
+        self.now = 0  #: requests that are being answered
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "miniamp_requests",
@@ -303,6 +293,36 @@ class Metrics:
         }
         for name, (text, value) in gauges.items():
             Gauge(f"miniamp_{name}", text, registry=self.registry).set_function(value)
+
+
+class Guard(Gate):
+    """A gate that counts requests and takes their time."""
+
+    def __init__(
+        self, app: ASGIApp, refused: Callable[[Headers], Response | None], metrics: Metrics
+    ) -> None:
+        super().__init__(app, refused)
+        self.metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        found = scope.get("path", "")
+        path = found if found in PATHS else "other"
+
+        async def observed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.metrics.requests.labels(path, message["status"]).inc()
+            await send(message)
+
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+            return
+        self.metrics.now += 1
+        try:
+            with self.metrics.seconds.labels(path).time():
+                await super().__call__(scope, receive, observed)
+        finally:
+            self.metrics.now -= 1
 
 
 def described(estimator: Any, names: Names) -> dict[str, Any]:
