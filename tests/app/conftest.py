@@ -17,7 +17,8 @@ import uvicorn
 
 from miniamp import MiniAMPRegressor
 from miniamp.app.learner import Learner
-from miniamp.app.service import listening, service
+from miniamp.app.server import listening, only_local
+from miniamp.app.service import service
 
 
 class Client:
@@ -64,30 +65,23 @@ def body(seed, **more):
 
 
 @pytest.fixture
-def serving(tmp_path):
-    """A function that serves a model and gives a client; all are stopped at the end."""
-    running = []
+def running():
+    """A function that serves an application on this machine and gives its port and its end."""
+    servers = []
 
-    def serve(model=None, stream=None, path=None, waiting=64, **options):
-        learner = Learner(
-            path or tmp_path / "m.amp", model or MiniAMPRegressor(), stream, waiting=waiting
-        )
-        config = uvicorn.Config(
-            service(learner, **options), port=0, log_level="error", ws="none", lifespan="on"
-        )
+    def run(app):
+        config = uvicorn.Config(only_local(app), port=0, log_level="error", ws="none")
         socket = listening("127.0.0.1", 0)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
         thread.start()
-        running.append((server, thread, socket))
         while not server.started:
             time.sleep(0.01)
-        client = Client(socket.getsockname()[1], options.get("token"))
-        client.learner, client.stop = learner, lambda: _stop(server, thread, socket)
-        return client
+        servers.append((server, thread, socket))
+        return socket.getsockname()[1], lambda: _stop(server, thread, socket)
 
-    yield serve
-    for each in running:
+    yield run
+    for each in servers:
         _stop(*each)
 
 
@@ -96,6 +90,22 @@ def _stop(server, thread, socket):
     thread.join(timeout=30)
     socket.close()
     assert not thread.is_alive()
+
+
+@pytest.fixture
+def serving(tmp_path, running):
+    """A function that serves a model and gives a client; all are stopped at the end."""
+
+    def serve(model=None, stream=None, path=None, waiting=64, **options):
+        learner = Learner(
+            path or tmp_path / "m.amp", model or MiniAMPRegressor(), stream, waiting=waiting
+        )
+        port, stop = running(service(learner, **options))
+        client = Client(port, options.get("token"))
+        client.learner, client.stop = learner, stop
+        return client
+
+    return serve
 
 
 CHROMIUM = next(
@@ -143,20 +153,6 @@ def open_page(browser):
 
 
 @pytest.fixture
-def shown():
-    """A function that serves a page of Dash and gives its address."""
-    from waitress.server import create_server
-
-    servers = []
-
-    def serve(app):
-        server = create_server(app.server, host="127.0.0.1", port=0, threads=4)
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        servers.append((server, thread))
-        return f"http://127.0.0.1:{server.effective_port}/"
-
-    yield serve
-    for server, thread in servers:
-        server.close()
-        thread.join(10)
+def shown(running):
+    """A function that serves a page and gives its address."""
+    return lambda app: f"http://127.0.0.1:{running(app)[0]}/"

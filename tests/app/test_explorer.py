@@ -2,20 +2,22 @@
 
 import json
 import time
+from urllib.parse import quote
 
 import numpy as np
 import pytest
 
-pytest.importorskip("dash")
+pytest.importorskip("fastapi")
 pytest.importorskip("typer")
 
 from typer.testing import CliRunner
 
 from miniamp import channels, priors, theory
 from miniamp.app import explorer, question
-from miniamp.app.question import Question
-from miniamp.app.simulation import Simulation
+from miniamp.app.question import Question, Simulation
 from miniamp.cli.app import app as command_line
+
+from .conftest import Client
 
 QUESTIONS = [
     Question(),
@@ -90,7 +92,8 @@ def test_answers_come_at_once_and_are_refined():
     # The wait itself; the machine may be busy besides.
     assert time.monotonic() - start < explorer.PATIENCE + 0.15
     end = time.monotonic() + 60
-    while len(done := made.ask(Question(rho=0.44))) < len(explorer.STAGES):
+    done = {}
+    while len(done := made.ask(Question(rho=0.44), len(done))) < len(explorer.STAGES):
         assert time.monotonic() < end
     assert set(done.values()) == {""}
     start = time.process_time()
@@ -123,3 +126,28 @@ def test_a_simulation_is_replaced():
     assert first.done
     assert len(first.mse) < 200
     assert len(made.simulation.mse) == 2
+
+
+def test_the_page_is_answered_part_by_part(running):
+    """Values that make no sense are left out, and what is shown already is not sent again."""
+    client = Client(running(explorer.application())[0])
+    _, headers, text = client.ask("GET", "/")
+    assert headers["content-security-policy"].startswith("default-src 'self'")
+    assert all(f"id='{name}'".encode() in text for name in Question().model_dump())
+    query = "rho=0.44&channel=logistic&noise=<script>"
+    first = client.get(f"/answer?{query}")
+    assert first["values"] == Question(rho=0.44, channel="logistic").model_dump()
+    assert first["hidden"] == {"rho": False, "noise": True}
+    assert "channels.Logistic()" in first["texts"]["python"]
+    known, end = first["known"], time.monotonic() + 60
+    while (news := client.get(f"/answer?{query}&known={known}"))["more"]:
+        assert news["known"] >= known
+        known = news["known"]
+        assert time.monotonic() < end
+    assert all(news["figures"])
+    assert "id='advice'" in news["words"]
+    shown = quote(news["shown"])
+    assert "figures" not in client.get(f"/answer?{query}&known={known}&shown={shown}")
+    assert client.ask("POST", f"/simulate?{query}")[0] == 200
+    assert "simulation: " in client.get(f"/answer?{query}")["texts"]["status"]
+    assert client.ask("POST", "/stop")[0] == 200

@@ -181,9 +181,16 @@ def test_a_token_is_asked_for(serving):
 
 
 def test_other_host_names_are_refused(serving):
-    client = serving(hosts={"127.0.0.1"})
+    client = serving()
     assert client.get("/health")
     assert client.ask("GET", "/health", Host="evil.example")[0] == 421
+
+
+def test_pages_of_other_sites_are_refused_but_their_links_work(serving):
+    client = serving()
+    site = {"Sec-Fetch-Site": "cross-site"}
+    assert client.ask("GET", "/health", **site, **{"Sec-Fetch-Mode": "no-cors"})[0] == 403
+    assert client.ask("GET", "/health", **site, **{"Sec-Fetch-Mode": "navigate"})[0] == 200
 
 
 def test_too_many_batches_are_turned_away(serving, monkeypatch):

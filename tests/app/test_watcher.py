@@ -1,13 +1,10 @@
 """A page that follows a model file, and never touches it."""
 
-import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
-import threading
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -16,10 +13,7 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("plotly")
 
-import uvicorn
-
 from miniamp import MiniAMPRegressor
-from miniamp.app.service import listening
 from miniamp.app.watcher import Watched, application
 from miniamp.report.facts import Facts
 from miniamp.report.page import above
@@ -37,23 +31,6 @@ def model(batches, names=None):
     if names is not None:
         fitted.feature_names_in_ = np.array(names, dtype=object)
     return fitted
-
-
-@contextlib.contextmanager
-def page_of(path):
-    config = uvicorn.Config(application(path), port=0, log_level="error", ws="none")
-    socket = listening("127.0.0.1", 0)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{socket.getsockname()[1]}/"
-    finally:
-        server.should_exit = True
-        thread.join(20)
-        socket.close()
 
 
 def test_it_waits_shows_and_follows(tmp_path):
@@ -106,33 +83,31 @@ def test_conflicts_are_listed_with_their_rows():
     assert SCRIPT not in text
 
 
-def test_scripts_in_names_do_nothing(tmp_path, open_page):
+def test_scripts_in_names_do_nothing(tmp_path, shown, open_page):
     path = tmp_path / f"{IMAGE.replace('/', '')}.amp"
     model(3, [SCRIPT, IMAGE, "'\";--"]).save(path)
-    with page_of(path) as url:
-        page = open_page(url)
-        page.wait_for_selector("#plot0 .scatterlayer")
-        assert page.evaluate("document.querySelectorAll('img').length") == 0
-        assert page.evaluate("[...document.scripts].every((each) => each.src)")
-        page.wait_for_timeout(300)
+    page = open_page(shown(application(path)))
+    page.wait_for_selector("#plot0 .scatterlayer")
+    assert page.evaluate("document.querySelectorAll('img').length") == 0
+    assert page.evaluate("[...document.scripts].every((each) => each.src)")
+    page.wait_for_timeout(300)
 
 
-def test_pause_and_resume(tmp_path, open_page):
+def test_pause_and_resume(tmp_path, shown, open_page):
     path = tmp_path / "m.amp"
     model(3).save(path)
-    with page_of(path) as url:
-        page = open_page(url, width=390, scheme="dark")
-        page.wait_for_selector("text=120 rows in 3 batches")
-        page.click("#pause")
-        model(4).save(path)
-        page.wait_for_timeout(1500)
-        assert page.is_visible("text=120 rows in 3 batches")
-        page.click("#pause")
-        page.wait_for_selector("text=160 rows in 4 batches")
-        page.click("summary")
-        page.click("table.sortable th:nth-child(2)")
-        assert page.get_attribute("table.sortable th:nth-child(2)", "aria-sort") == "descending"
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page = open_page(shown(application(path)), width=390, scheme="dark")
+    page.wait_for_selector("text=120 rows in 3 batches")
+    page.click("#pause")
+    model(4).save(path)
+    page.wait_for_timeout(1500)
+    assert page.is_visible("text=120 rows in 3 batches")
+    page.click("#pause")
+    page.wait_for_selector("text=160 rows in 4 batches")
+    page.click("summary")
+    page.click("table.sortable th:nth-child(2)")
+    assert page.get_attribute("table.sortable th:nth-child(2)", "aria-sort") == "descending"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 @pytest.mark.slow

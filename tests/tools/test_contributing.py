@@ -108,11 +108,11 @@ from typing import Any
 
 import typer
 
-from miniamp.cli.options import Reading, Source, reading_options, takes
+from miniamp.cli.options import Reading, Source, command, reading_options
 from miniamp.streams import open_stream
 
 
-@takes(Reading)
+@command(Reading)
 def features(source: Source, **given: Any) -> None:
     """List the features that the columns of a source become."""
     typer.echo(" ".join(open_stream(source, **reading_options(given)).feature_names))

@@ -5,13 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from miniamp import checks
+from miniamp.arrays import Array
 from miniamp.errors import InvalidInputError
 from miniamp.streams import Schema, open_stream
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -30,7 +35,7 @@ class TooManyRowsError(InvalidInputError):
 class RequestRows(NamedTuple):
     """The rows of a request."""
 
-    X: NDArray[np.float64]
+    X: Array
     y: NDArray[np.generic] | None
     request: str | None = None
     level: float = 0.9
@@ -71,7 +76,32 @@ def parsed(content: bytes, kind: str, names: Names, most_rows: int) -> RequestRo
     (array([[1., 2.]]), array([3]))
     """
     if kind == ARROW:
-        return _arrow(content, names, most_rows)
+        table = _table(content, most_rows)
+        body: Any = {"records": table.to_pylist()}
+        if not names.features:  # in the order of the table
+            features = tuple(name for name in table.column_names if name != names.target)
+            names = names._replace(features=features)
+    else:
+        body = _json(content)
+    given, y, request = body.get("records", body.get("X")), body.get("y"), body.get("id")
+    level = body.get("level", 0.9)
+    if not isinstance(given, list) or not given:
+        raise checks.refuse("X", _kind(given), "a list of rows", "send at least one row")
+    if len(given) > most_rows:
+        raise _too_many("X", len(given), most_rows)
+    if not isinstance(level, float) or not 0.0 < level < 1.0:
+        raise checks.refuse("level", _kind(level), "a number between 0 and 1", "leave it out")
+    if request is not None and (not isinstance(request, str) or not 0 < len(request) <= 200):
+        raise checks.refuse("id", _kind(request), "text of 1 to 200 characters", "shorten it")
+    if isinstance(given[0], dict):
+        X, y = _by_name(given, y, names)
+    else:
+        X = _matrix(given)
+    return RequestRows(X, None if y is None else _targets(y, len(X)), request, level)
+
+
+def _json(content: bytes) -> dict[str, Any]:
+    """The object of a JSON body; a list is one of records."""
     try:
         body = json.loads(content)
     except (ValueError, RecursionError):
@@ -79,129 +109,87 @@ def parsed(content: bytes, kind: str, names: Names, most_rows: int) -> RequestRo
             "body", "bytes that are no JSON", 'an object {"X": ...}', "fix it"
         ) from None
     if isinstance(body, list):
-        body = {"records": body}
+        return {"records": body}
     if not isinstance(body, dict):
         raise FormatError("body", type(body).__name__, 'an object {"X": ...}', "wrap the rows")
-    unknown = sorted(set(body) - KEYS)
-    if unknown:
-        raise InvalidInputError(
-            "body", f"the key {unknown[0]!r:.60}", "X, y or records", "send rows as X or records"
-        )
-    return _rows(body, names, most_rows)
+    for unknown in sorted(set(body) - KEYS):
+        received = f"the key {unknown!r:.60}"
+        raise checks.refuse("body", received, "X, y or records", "send rows as X or records")
+    return body
 
 
-def _rows(body: dict[str, Any], names: Names, most_rows: int) -> RequestRows:
-    given = body.get("records", body.get("X"))
-    if not isinstance(given, list) or not given:
-        raise InvalidInputError("X", _kind(given), "a list of rows", "send at least one row")
-    if len(given) > most_rows:
-        raise TooManyRowsError(
-            "X", f"{len(given)} rows", f"at most {most_rows}", "send them in parts"
-        )
-    y = body.get("y")
-    if isinstance(given[0], dict):
-        X, y = _by_name(given, y, names)
-    else:
-        X = _matrix(given)
-    level = body.get("level", 0.9)
-    if not isinstance(level, float) or not 0.0 < level < 1.0:
-        raise InvalidInputError("level", _kind(level), "a number between 0 and 1", "leave it out")
-    request = body.get("id")
-    if request is not None and (not isinstance(request, str) or not 0 < len(request) <= 200):
-        raise InvalidInputError("id", _kind(request), "text of 1 to 200 characters", "shorten it")
-    return RequestRows(X, None if y is None else _targets(y, len(X)), request, level)
-
-
-def _by_name(given: list[Any], y: Any, names: Names) -> tuple[NDArray[np.float64], Any]:
+def _by_name(given: list[Any], y: Any, names: Names) -> tuple[Array, Any]:
     """Records as a matrix in the model's order, and the targets in them."""
     if not names.features:
-        raise InvalidInputError(
+        raise checks.refuse(
             "X", "records by name", "lists: the model has no names", "send the numbers in order"
         )
     columns = names.columns
     wanted = set(columns)
-    targets = []
+    records, targets = [], []
     for i, record in enumerate(given, 1):
         if not isinstance(record, dict):
-            raise InvalidInputError(f"row {i}", _kind(record), "a record like the first row", "")
-        extra = set(record) - wanted - {names.target}
-        missing = wanted - set(record)
+            raise checks.refuse(f"row {i}", _kind(record), "a record like the first row", "")
+        extra, missing = record.keys() - wanted - {names.target}, wanted - record.keys()
         if extra or missing:
             what = f"no {min(missing)!r:.60}" if missing else f"the key {min(extra)!r:.60}"
-            raise InvalidInputError(f"row {i}", what, "the model's features", "see GET /model")
+            raise checks.refuse(f"row {i}", what, "the model's features", "see GET /model")
         if names.target in record and names.target not in wanted:
             targets.append(record[names.target])
-    rows = [[record[name] for name in columns] for record in given]
-    X = _matrix(rows) if names.reading is None else _encoded(rows, columns, names.reading)
-    if y is None and targets:
-        y = targets
-    return X, y
+        records.append({name: record[name] for name in columns})
+    if names.reading is None:
+        X = _matrix([list(record.values()) for record in records])
+    else:
+        X = _encoded(records, names.reading)
+    return X, targets if y is None and targets else y
 
 
-def _encoded(
-    rows: list[Any], columns: tuple[str, ...], reading: dict[str, Any]
-) -> NDArray[np.float64]:
+def _encoded(records: list[dict[str, Any]], reading: dict[str, Any]) -> Array:
     """Records as features: categories by the vocabulary that the model has learned."""
-    records = [dict(zip(columns, row, strict=True)) for row in rows]
     for i, record in enumerate(records, 1):
         for name, value in record.items():
             if not isinstance(value, str | int | float):
-                raise InvalidInputError(
-                    f"row {i}, column {name!r:.60}", _kind(value), "a value", "fill it"
-                )
+                place = f"row {i}, column {name!r:.60}"
+                raise checks.refuse(place, _kind(value), "a value", "fill it")
     try:
-        stream = open_stream(records, None, len(rows), resume={**reading, "position": 0})
+        stream = open_stream(records, None, len(records), resume={**reading, "position": 0})
         X = np.asarray(next(iter(stream)).X, dtype=np.float64)
     except InvalidInputError as error:
-        place = error.argument.rpartition("row ")[1:]
-        raise InvalidInputError("".join(place), error.received, error.expected, "fix it") from None
-    if len(X) != len(rows):
-        raise InvalidInputError("X", "rows with missing values", "values", "fill them")
-    return _finite("X", X)
+        place = "".join(error.argument.rpartition("row ")[1:])
+        raise checks.refuse(place, error.received, error.expected, "fix it") from None
+    if len(X) != len(records):
+        raise checks.refuse("X", "rows with missing values", "values", "fill them")
+    return checks.numeric("X", X)
 
 
-def _matrix(rows: list[Any]) -> NDArray[np.float64]:
-    try:
-        X = np.asarray(rows)
-    except ValueError:
-        raise InvalidInputError(
-            "X", "rows of several lengths", "one number per feature in each row", "fill the gaps"
-        ) from None
+def _matrix(rows: list[Any]) -> Array:
+    X = checks.numeric("X", rows)
     if X.ndim != 2 or X.shape[1] == 0:
-        raise InvalidInputError("X", f"shape {X.shape}", "rows of numbers", "nest them once")
-    if X.dtype.kind not in "iuf":
-        raise InvalidInputError("X", "a value that is no number", "numbers", "encode or fill it")
-    return _finite("X", X.astype(np.float64))
+        raise checks.refuse("X", f"shape {X.shape}", "rows of numbers", "nest them once")
+    return X
 
 
 def _targets(y: Any, rows: int) -> NDArray[np.generic]:
-    try:
-        found = np.asarray(y)
-    except ValueError:
-        found = np.zeros((0, 0))
+    found = checks.array_of("y", y)
     if found.shape != (rows,):
-        raise InvalidInputError("y", f"shape {found.shape}", f"{rows} values", "one per row")
+        raise checks.refuse("y", f"shape {found.shape}", f"{rows} values", "one per row")
     if found.dtype.kind == "f":
-        return _finite("y", found)
+        return checks.numeric("y", found)
     if found.dtype.kind not in "iubU" or len({type(value) for value in y}) > 1:
-        raise InvalidInputError(
-            "y", "values of several types", "numbers, or labels", "use one type"
-        )
+        raise checks.refuse("y", "values of several types", "numbers, or labels", "use one type")
     return found
-
-
-def _finite(name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    if not np.isfinite(values).all():
-        raise InvalidInputError(name, "NaN or infinity", "finite numbers", "fill or drop the gaps")
-    return values
 
 
 def _kind(value: object) -> str:
     return "nothing" if value is None else f"{type(value).__name__} {value!r:.40}"
 
 
-def _arrow(content: bytes, names: Names, most_rows: int) -> RequestRows:
-    """The rows of an Arrow stream: columns by name, or in order where the model has no names."""
+def _too_many(name: str, rows: int, most: int) -> TooManyRowsError:
+    return TooManyRowsError(name, f"{rows} rows", f"at most {most}", "send them in parts")
+
+
+def _table(content: bytes, most_rows: int) -> pa.Table:
+    """The table of an Arrow stream."""
     try:
         import pyarrow as pa  # noqa: PLC0415 (optional)
     except ImportError:
@@ -210,22 +198,14 @@ def _arrow(content: bytes, names: Names, most_rows: int) -> RequestRows:
         _require_small(pa, content, most_rows)
         table = pa.ipc.open_stream(content).read_all()
         table.validate(full=True)
-        columns = dict(zip(table.column_names, table.columns, strict=True))
-    except (pa.ArrowException, OSError, ValueError, KeyError, struct.error) as error:
-        if isinstance(error, InvalidInputError):
-            raise
+    except InvalidInputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, KeyError, struct.error):
         raise FormatError(
             "body", "bytes that are no Arrow stream", "one", "write it again"
         ) from None
-    y = columns.pop(names.target, None)
-    wanted = names.features or tuple(columns)
-    if set(columns) != set(wanted) or len(columns) != len(table.column_names) - (y is not None):
-        raise InvalidInputError("body", "other columns", "the model's features", "see GET /model")
-    if not columns or table.num_rows == 0:
-        raise InvalidInputError("body", "no rows", "at least one", "send some")
-    X = _matrix([columns[name].to_pylist() for name in wanted]).T
-    targets = None if y is None else _targets(y.to_pylist(), len(X))
-    return RequestRows(np.ascontiguousarray(X), targets)
+    checks.refuse_duplicates(table.column_names, "body")
+    return table
 
 
 def _require_small(pa: Any, content: bytes, most_rows: int) -> None:
@@ -248,7 +228,7 @@ def _require_small(pa: Any, content: bytes, most_rows: int) -> None:
         if _field(metadata, batch, 3):
             raise FormatError("body", "compressed batches", "plain ones", "write uncompressed")
         if rows > most_rows:
-            raise TooManyRowsError("body", f"{rows} rows", f"at most {most_rows}", "send parts")
+            raise _too_many("body", rows, most_rows)
 
 
 def _field(data: bytes, table: int, index: int) -> int:

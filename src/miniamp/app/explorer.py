@@ -9,15 +9,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
+from fastapi import FastAPI, Request
 
 from miniamp import channels, priors
-from miniamp.app import layout
 from miniamp.app import question as asked
-from miniamp.app.question import COARSE, DESIGNS, DIAGRAM, FINE, Question
-from miniamp.app.simulation import FEATURES, Simulation
+from miniamp.app.question import COARSE, DESIGNS, DIAGRAM, FEATURES, FINE, Question, Simulation
+from miniamp.app.server import page
 from miniamp.errors import MiniampError
-from miniamp.report.chart import Axis, Chart, Series, plotly
+from miniamp.report.chart import Axis, Chart, Series, plotly, safe
+from miniamp.report.page import resource
 
 #: What is computed for a question, in this order: coarse first, fine when there is time.
 STAGES: dict[str, Callable[[Question], object]] = {
@@ -30,7 +30,7 @@ STAGES: dict[str, Callable[[Question], object]] = {
     "plan": asked.planned,
     "diagram": lambda q: asked.diagram(q, 24),
 }
-#: Seconds that a moved slider waits for an answer; the rest comes with the next pulses.
+#: Seconds that a question waits for an answer, or for more of it.
 PATIENCE = 0.15
 #: Questions whose state is kept.
 KEPT = 64
@@ -45,16 +45,19 @@ class Explorer:
         self.simulation: Simulation | None = None
         threading.Thread(target=self._work, name="explorer", daemon=True).start()
 
-    def ask(self, question: Question, patience: float = PATIENCE) -> dict[str, str]:
-        """The stages that are done, each with its error or ""; the others follow."""
-        end = time.monotonic() + patience
+    def ask(self, question: Question, known: int = 0) -> dict[str, str]:
+        """The stages that are done, each with its error or ""; more than are known, if they can be.
+
+        It waits for the next one with patience.
+        """
+        end, known = time.monotonic() + PATIENCE, min(known, len(STAGES) - 1)
         with self._changed:
             self._done.setdefault(question, {})
             self._done.move_to_end(question)
             while len(self._done) > KEPT:
                 self._done.popitem(last=False)
             self._changed.notify_all()
-            while len(found := self._done[question]) < 3 and time.monotonic() < end:
+            while len(found := self._done[question]) <= known and time.monotonic() < end:
                 self._changed.wait(max(0.0, end - time.monotonic()))
             return dict(found)
 
@@ -175,74 +178,76 @@ def diagram_figure(question: Question, size: int) -> dict[str, Any]:
     return {**figure, "data": data}
 
 
-def words(question: Question, done: dict[str, str]) -> list[Any]:
-    """Rows needed, and how to get the same numbers."""
-    parts: list[Any] = []
+def words(question: Question, done: dict[str, str]) -> str:
+    """Rows needed, in HTML."""
+    text = ""
     if "needed" in done and not done["needed"]:
-        rows = []
+        text += f"<table id='needed'><tr><th>with</th>{_number('th', f'N = {question.features:,}')}"
         for name, alpha in asked.needed(question).items():
             count = "not within these rows"
             if alpha is not None:
                 count = f"{int(np.ceil(alpha * question.features - 1e-9)):,}"
-            rows.append(html.Tr([html.Td(name), html.Td(count, className="number")]))
-        number = html.Th(f"N = {question.features:,}", className="number")
-        head = html.Tr([html.Th("with"), number])
-        parts.append(html.Table([head, *rows], id="needed"))
+            text += f"</tr><tr><td>{name}</td>{_number('td', count)}"
+        text += "</tr></table>"
     if "plan" in done and (plan := asked.planned(question)) is not None:
-        parts.append(html.P(plan.advice(), className="words", id="advice"))
-    return parts
+        text += f"<p class='words' id='advice'>{safe(plan.advice())}</p>"
+    return text
 
 
-def application() -> Dash:
+def _number(tag: str, text: str) -> str:
+    return f"<{tag} class='number'>{text}</{tag}>"
+
+
+def application() -> FastAPI:
     """The page."""
-    app = layout.page("miniamp explore")
-    explorer = Explorer()
-    app.layout = _layout(app)
-
-    @app.callback([Output(name, "value") for name in CONTROLS], Input("address", "search"))
-    def opened(search: str | None) -> list[Any]:
-        question = Question.from_link(search or "")
-        return [getattr(question, name) for name in CONTROLS]
-
-    @app.callback(
-        Output("figures", "data"), Output("words", "children"), Output("command", "children"),
-        Output("python", "children"), Output("query", "data"), Output("status", "children"),
-        Output("shown", "data"), Output("rho-row", "hidden"), Output("noise-row", "hidden"),
-        [Input(name, "value") for name in CONTROLS],
-        [Input("pulse", "n_intervals"), Input("simulate", "n_clicks"), Input("stop", "n_clicks")],
-        [State("shown", "data")],
+    controls = "\n".join(_control(*each) for each in CONTROLS)
+    app = page(
+        "explore.html", "draw.js", "explore.js",
+        controls=controls, layout=resource("explore.css", "app"),
     )  # fmt: skip
-    def answer(*given: Any) -> Any:
-        values, shown = given[: len(CONTROLS)], given[-1]
-        question = Question.of(dict(zip(CONTROLS, values, strict=True)))
-        if ctx.triggered_id == "simulate":
-            explorer.simulate(question)
-        if ctx.triggered_id == "stop" and explorer.simulation is not None:
-            explorer.simulation.stop()
-        done = explorer.ask(question, 0.0 if ctx.triggered_id == "pulse" else PATIENCE)
+    explorer = Explorer()
+
+    @app.get("/answer")
+    def answer(request: Request, shown: str = "", known: int = 0) -> dict[str, Any]:
+        """What has been computed; nothing of it if it is `shown` already."""
+        question = Question.of(dict(request.query_params))
+        done = explorer.ask(question, known)
+        more = len(done) < len(STAGES)
         simulation = explorer.simulation
         if simulation is not None and simulation.question.stream != question.stream:
             simulation = None
         progress = -1 if simulation is None else len(simulation.mse) + simulation.done
         token = f"{question.link} {len(done)} {progress}"
         if token == shown:
-            return (no_update,) * 9
+            return {"shown": token, "known": len(done), "more": more}
         prior, channel = question.model
-        return (
-            _figures(question, done, simulation),
-            words(question, done),
-            question.command,
-            question.python,
-            question.link,
-            _status(done, simulation),
-            token,
-            "rho" not in prior.names,
-            "var" not in channel.names,
-        )
+        return {
+            "shown": token,
+            "known": len(done),
+            "more": more,
+            "values": question.model_dump(),
+            "link": question.link,
+            "figures": _figures(question, done, simulation),
+            "words": words(question, done),
+            "texts": {
+                "command": question.command,
+                "python": question.python,
+                "status": _status(done, simulation),
+            },
+            "hidden": {"rho": "rho" not in prior.names, "noise": "var" not in channel.names},
+        }
 
-    app.clientside_callback(
-        "window.dash_clientside.miniamp.link", Output("here", "href"), Input("query", "data")
-    )
+    @app.post("/simulate")
+    def simulate(request: Request) -> None:
+        """Begin a simulation of the question."""
+        explorer.simulate(Question.of(dict(request.query_params)))
+
+    @app.post("/stop")
+    def stop() -> None:
+        """End the simulation after the present batch."""
+        if explorer.simulation is not None:
+            explorer.simulation.stop()
+
     return app
 
 
@@ -271,89 +276,33 @@ def _status(done: dict[str, str], simulation: Simulation | None) -> str:
     return text.strip()
 
 
-#: Fields of a question that have a control, in order.
-CONTROLS = (
-    "prior", "rho", "channel", "noise", "design", "batch", "sizes", "span", "features", "target",
-    "look",
-)  # fmt: skip
+#: Fields of a question that have a control, in order, with its label: names to choose from, the
+#: ends and steps of a slider, or what else an input takes.
+CONTROLS: tuple[tuple[str, str, dict[str, str] | tuple[float, float, float] | str], ...] = (
+    ("prior", "Prior of the coefficients", {name: name for name in priors.by_name()}),
+    ("rho", "Share of coefficients that are not zero", (*asked.RHO, 0.02)),
+    ("channel", "How rows are observed", {name: name for name in channels.by_name()}),
+    ("noise", "Noise variance, power of ten", (*asked.NOISE, 0.25)),
+    ("design", "Rows", DESIGNS),
+    ("batch", "Rows per batch, per coefficient", (*asked.BATCH, 0.02)),
+    ("sizes", "Or unequal batches, such as 0.5, 14x0.05", "type='text'"),
+    ("span", "Rows in all, per coefficient", (*asked.SPAN, 0.5)),
+    ("features", "Number of coefficients N", "type='number' min='1'"),
+    ("target", "Error to reach, power of ten", (-8.0, 0.0, 0.25)),
+    ("look", "Landscape of batch", (1, 40, 1)),
+)
 
 
-def _layout(app: Dash) -> html.Main:
-    first = Question()
-    controls = [
-        _choice("prior", "Prior of the coefficients", list(priors.by_name())),
-        _slider("rho", "Share of coefficients that are not zero", asked.RHO, 0.02, [0.02, 0.5, 1]),
-        _choice("channel", "How rows are observed", list(channels.by_name())),
-        _slider("noise", "Noise variance, power of ten", asked.NOISE, 0.25, [-8, -4, 0]),
-        _choice("design", "Rows", DESIGNS),
-        _slider("batch", "Rows per batch, per coefficient", asked.BATCH, 0.02, [0.02, 1, 2]),
-        _control(
-            "sizes", "Or unequal batches, such as 0.5, 14x0.05",
-            dcc.Input(id="sizes", type="text", debounce=True, value=""),
-        ),
-        _slider("span", "Rows in all, per coefficient", asked.SPAN, 0.5, [0.5, 4, 8]),
-        _control(
-            "features", "Number of coefficients N",
-            dcc.Input(id="features", type="number", min=1, debounce=True, value=first.features),
-        ),
-        _slider("target", "Error to reach, power of ten", (-8.0, 0.0), 0.25, [-8, -4, 0]),
-        _slider("look", "Landscape of batch", (1, 40), 1, [1, 20, 40]),
-    ]  # fmt: skip
-    plots = [
-        layout.plot(0, "Learning curve", "The error after every batch, from theory alone.", True),
-        layout.plot(1, "Landscape", "Where the information has its minima. The lowest one is the "
-                  "best possible error; Mini-AMP stops at the first that it meets from the right."),
-        layout.plot(2, "Phase diagram", "One batch. Plain: Mini-AMP is optimal. Coloured: a better "
-                  "error is possible, but no fast algorithm is known that reaches it."),
-    ]  # fmt: skip
-    same = html.Section(
-        [
-            html.H2("Rows needed"), html.Div(id="words"),
-            html.H2("The same numbers"), html.Pre(id="command"), html.Pre(id="python"),
-            html.A("Link to this page", id="here", href="#"),
-        ],
-        className="card wide",
-    )  # fmt: skip
-    buttons = html.Div(
-        [html.Button("Simulate", id="simulate"), " ", html.Button("Stop", id="stop")],
-        className="control",
-    )
-    return html.Main(
-        [
-            dcc.Location("address", refresh=False),
-            *layout.figures(app, 3),
-            dcc.Store("query"), dcc.Store("shown"),
-            html.H1("Explore the theory"),
-            html.P("What Mini-AMP will do before it has seen a row.", className="lead"),
-            html.Div(
-                [
-                    html.Aside([*controls, buttons, html.Div(id="status", className="status")],
-                               className="card"),
-                    html.Div([*plots, same], className="cards"),
-                ],
-                className="page",
-            ),
-        ]
-    )  # fmt: skip
-
-
-def _control(name: str, label: str, component: Any) -> html.Div:
-    return html.Div(
-        [html.Label(label, htmlFor=name), component], className="control", id=f"{name}-row"
-    )
-
-
-def _choice(name: str, label: str, options: list[str] | dict[str, str]) -> html.Div:
-    picker = dcc.Dropdown(options, value=getattr(Question(), name), id=name, clearable=False,
-                          searchable=False)  # fmt: skip
-    return _control(name, label, picker)
-
-
-def _slider(
-    name: str, label: str, ends: tuple[float, float], step: float, marks: list[float]
-) -> html.Div:
-    slider = dcc.Slider(
-        *ends, step, value=getattr(Question(), name), id=name, updatemode="drag",
-        marks={mark: f"{mark:g}" for mark in marks},
-    )  # fmt: skip
-    return _control(name, label, slider)
+def _control(name: str, label: str, kind: dict[str, str] | tuple[float, ...] | str) -> str:
+    """The row of one control; its value is set by the first answer."""
+    about = f"id='{name}' name='{name}'"
+    if isinstance(kind, dict):
+        options = [f"<option value='{key}'>{text}</option>" for key, text in kind.items()]
+        field = f"<select {about}>{''.join(options)}</select>"
+    elif isinstance(kind, str):
+        field = f"<input {about} {kind}>"
+    else:
+        low, high, step = kind
+        field = f"<input {about} type='range' min='{low:g}' max='{high:g}' step='{step:g}'>"
+        label += f": <output for='{name}'></output>"
+    return f"<div class='control' id='{name}-row'><label for='{name}'>{label}</label>{field}</div>"

@@ -1,22 +1,7 @@
 // Looks for news of the model, draws it, and leaves everything else as it is.
-const dark = window.matchMedia("(prefers-color-scheme: dark)");
-const byId = (id) => document.getElementById(id);
-let figures = [];
 let titles = "";
 let token = "";
 let paused = false;
-
-function draw() {
-  const palette = PALETTES[dark.matches ? "dark" : "light"];
-  figures.forEach((figure, i) => {
-    const { data, layout } = coloured(figure, "", palette);
-    const font = { color: palette.ink };
-    layout.hoverlabel = { ...layout.hoverlabel, bgcolor: palette.hover, font };
-    layout.uirevision = "kept"; // where the reader has zoomed to
-    const options = { responsive: true, displaylogo: false, displayModeBar: false };
-    Plotly.react(byId("plot" + i), data, layout, options);
-  });
-}
 
 function show(news) {
   const open = byId("below").querySelector("details[open]") !== null;
@@ -54,5 +39,4 @@ byId("pause").addEventListener("click", () => {
   byId("pause").setAttribute("aria-pressed", String(paused));
   if (paused) byId("status").textContent = "paused; the learner goes on";
 });
-dark.addEventListener("change", draw);
 look();

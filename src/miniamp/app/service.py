@@ -1,30 +1,30 @@
-"""A model over HTTP: learning, prediction, metrics."""
+"""A model over HTTP: learning, prediction, metrics, and what it reports about itself."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-import socket
-import sys
+import html
+import json
 import time
 import uuid
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from string import Template
 from typing import Any
 
 import numpy as np
-import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from sklearn.exceptions import NotFittedError
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import miniamp
-from miniamp import checks
-from miniamp.app import api_docs
 from miniamp.app.bodies import (
     ARROW,
     JSON,
@@ -35,8 +35,10 @@ from miniamp.app.bodies import (
     parsed,
 )
 from miniamp.app.learner import BusyError, Learner, ReusedError
+from miniamp.app.server import Gate, refusal
 from miniamp.errors import ConflictError, InvalidInputError, MiniampError, typed
-from miniamp.estimators.describe import nameless
+from miniamp.estimators.describe import finite, nameless
+from miniamp.report.page import resource
 
 #: Status of an error, most special first.
 STATUS: tuple[tuple[type[Exception], int], ...] = (
@@ -53,6 +55,30 @@ PATIENCE = 30.0
 RETRY_AFTER = "1"
 
 
+PATHS = {"/", "/docs", "/health", "/learn", "/metrics", "/model", "/openapi.json", "/predict"}
+
+_PARTS: dict[str, Any] = json.loads(resource("service.json", "app"))
+
+
+def _request(name: str) -> dict[str, Any]:
+    schema = {"type": "object", **_PARTS[name]}
+    arrow = {"schema": {"type": "string", "format": "binary"}}
+    return {"requestBody": {"required": True, "content": {JSON: {"schema": schema}, ARROW: arrow}}}
+
+
+def _answer(name: str) -> dict[int | str, dict[str, Any]]:
+    part = _PARTS[name]
+    return {200: {"description": part["text"], "content": {JSON: {"example": part["example"]}}}}
+
+
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    int(status): {"description": text} for status, text in _PARTS["errors"].items()
+}
+LEARN, LEARNED = _request("learn"), _answer("learned") | _ERRORS
+PREDICT, PREDICTED = _request("predict"), _answer("predicted") | _ERRORS
+MODEL = _answer("model")
+
+
 @dataclass(frozen=True)
 class Limits:
     """What a server accepts."""
@@ -67,13 +93,10 @@ def service(
     *,
     token: str | None = None,
     limits: Limits | None = None,
-    hosts: set[str] | None = None,
 ) -> FastAPI:
     """The application that serves a learner's model; the learner is stopped with it.
 
-    Clients must send a token as `Authorization: Bearer <token>`. `hosts` are the names under which
-    the server may be addressed; any other `Host` is refused, so that a web page cannot reach a
-    local server under a name of its own.
+    Clients must send a token as `Authorization: Bearer <token>`.
     """
     limits = limits or Limits()
 
@@ -91,7 +114,21 @@ def service(
         lifespan=lifespan,
     )
     metrics = Metrics(learner)
-    app.add_middleware(Guard, token=token, limits=limits, hosts=hosts, metrics=metrics)
+    bearer = None if token is None else f"Bearer {token}".encode()
+
+    def refused(given: Headers) -> Response | None:
+        """What every request passes first: how many at a time, the token."""
+        if metrics.now > limits.requests:
+            return refusal("too many requests at once", 429, {"Retry-After": RETRY_AFTER})
+        if bearer is not None and not hmac.compare_digest(
+            given.get("authorization", "").encode("latin-1"), bearer
+        ):
+            return refusal(
+                "token: expected Authorization: Bearer ...", 401, {"WWW-Authenticate": "Bearer"}
+            )
+        return None
+
+    app.add_middleware(Guard, refused=refused, metrics=metrics)
     for error in (MiniampError, NotFittedError, ValueError, HTTPException):
         app.add_exception_handler(error, _refusal)
 
@@ -105,7 +142,7 @@ def service(
         names = names_of(learner)
         return await run_in_threadpool(parsed, content, kind, names, limits.rows)
 
-    @app.post("/learn", openapi_extra=api_docs.LEARN, responses=api_docs.LEARNED)
+    @app.post("/learn", openapi_extra=LEARN, responses=LEARNED)
     async def learn(request: Request) -> JSONResponse:
         """Learn one batch; answered when the batch is on disk."""
         rows = await rows_of(request)
@@ -118,7 +155,7 @@ def service(
         metrics.rows.labels("learn").inc(0 if answer.repeated else answer.rows)
         return JSONResponse(answer._asdict())
 
-    @app.post("/predict", openapi_extra=api_docs.PREDICT, responses=api_docs.PREDICTED)
+    @app.post("/predict", openapi_extra=PREDICT, responses=PREDICTED)
     async def predict(request: Request) -> JSONResponse:
         """Predict rows with the latest model."""
         rows = await rows_of(request)
@@ -126,12 +163,10 @@ def service(
         metrics.rows.labels("predict").inc(len(rows.X))
         return JSONResponse(answer)
 
-    @app.get("/model", responses=api_docs.MODEL)
+    @app.get("/model", responses=MODEL)
     async def model() -> JSONResponse:
         """What the model is and what it has learned."""
-        return JSONResponse(
-            await run_in_threadpool(api_docs.model, learner.model, names_of(learner))
-        )
+        return JSONResponse(await run_in_threadpool(described, learner.model, names_of(learner)))
 
     @app.get("/health")
     async def health() -> JSONResponse:
@@ -151,39 +186,9 @@ def service(
     @app.get("/", include_in_schema=False)
     @app.get("/docs", include_in_schema=False)
     async def page() -> HTMLResponse:
-        return HTMLResponse(api_docs.page(app.openapi()))
+        return HTMLResponse(documented(app.openapi()))
 
     return app
-
-
-def run(app: FastAPI, host: str, port: int) -> None:
-    """Serve until interrupted; port 0 takes a free one."""
-    config = uvicorn.Config(app, log_level="warning", access_log=False, ws="none")
-    with listening(host, port) as place:
-        shown = f"[{host}]" if ":" in host else host
-        sys.stdout.write(f"listening on http://{shown}:{place.getsockname()[1]}\n")
-        sys.stdout.flush()
-        uvicorn.Server(config).run(sockets=[place])
-
-
-def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens.
-
-    With its protocol named, asyncio sends answers at once; without, each waits 40 ms for the client
-    to acknowledge the part before (Nagle's algorithm against delayed acknowledgement).
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host, port))
-        made.listen(128)
-    except OSError as error:
-        made.close()
-        raise checks.refuse(
-            "host, port", f"{host}, {port} ({error.strerror})", "a free port", "choose {port=0}"
-        ) from None
-    return made
 
 
 def names_of(learner: Learner) -> Names:
@@ -258,6 +263,7 @@ class Metrics:
     """Numbers for Prometheus."""
 
     def __init__(self, learner: Learner) -> None:
+        self.now = 0  #: requests that are being answered
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "miniamp_requests",
@@ -289,62 +295,90 @@ class Metrics:
             Gauge(f"miniamp_{name}", text, registry=self.registry).set_function(value)
 
 
-Scope = MutableMapping[str, Any]
-Messages = Callable[..., Awaitable[Any]]
-
-
-class Guard:
-    """What every request passes first: host, token, how many at a time; and its time is taken."""
+class Guard(Gate):
+    """A gate that counts requests and takes their time."""
 
     def __init__(
-        self,
-        app: Messages,
-        token: str | None,
-        limits: Limits,
-        hosts: set[str] | None,
-        metrics: Metrics,
+        self, app: ASGIApp, refused: Callable[[Headers], Response | None], metrics: Metrics
     ) -> None:
-        self.app = app
-        self.token = None if token is None else f"Bearer {token}".encode()
-        self.limits, self.hosts, self.metrics = limits, hosts, metrics
-        self.now = 0
+        super().__init__(app, refused)
+        self.metrics = metrics
 
-    async def __call__(self, scope: Scope, receive: Messages, send: Messages) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        path = scope["path"] if scope["path"] in api_docs.PATHS else "other"
-        start = time.perf_counter()
-        self.now += 1
+        found = scope.get("path", "")
+        path = found if found in PATHS else "other"
 
-        async def observed(message: MutableMapping[str, Any]) -> None:
+        async def observed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self.metrics.requests.labels(path, message["status"]).inc()
             await send(message)
 
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+            return
+        self.metrics.now += 1
         try:
-            refused = self._refused(scope)
-            await (refused or self.app)(scope, receive, observed)
+            with self.metrics.seconds.labels(path).time():
+                await super().__call__(scope, receive, observed)
         finally:
-            self.now -= 1
-            self.metrics.seconds.labels(path).observe(time.perf_counter() - start)
-
-    def _refused(self, scope: Scope) -> Response | None:
-        headers = dict(scope["headers"])
-        if self.now > self.limits.requests:
-            return _plain("too many requests at once", 429, {"Retry-After": RETRY_AFTER})
-        host = headers.get(b"host", b"").decode("latin-1").rsplit(":", 1)[0]
-        if self.hosts is not None and host not in self.hosts:
-            return _plain("this server is not known under that host name", 421)
-        if self.token is not None and not hmac.compare_digest(
-            headers.get(b"authorization", b""), self.token
-        ):
-            return _plain(
-                "token: expected Authorization: Bearer ...", 401, {"WWW-Authenticate": "Bearer"}
-            )
-        return None
+            self.metrics.now -= 1
 
 
-def _plain(message: str, status: int, headers: dict[str, str] | None = None) -> Response:
-    return JSONResponse({"error": {"message": message}}, status, headers)
+def described(estimator: Any, names: Names) -> dict[str, Any]:
+    """An estimator as plain values."""
+    about: dict[str, Any] = {
+        "kind": type(estimator).__name__,
+        "features": list(names.features),
+        "columns": list(names.columns),
+        "target": names.target,
+        "rows_seen": int(getattr(estimator, "n_samples_seen_", 0)),
+        "n_features": int(getattr(estimator, "n_features_in_", 0)),
+    }
+    for name in ("coef_", "coef_std_", "intercept_", "classes_"):
+        if hasattr(estimator, name):
+            about[name.removesuffix("_")] = np.asarray(getattr(estimator, name)).tolist()
+    history = getattr(estimator, "history_", None)
+    about["last_batch"] = json.loads(json.dumps(history[-1], default=_listed)) if history else None
+    about["health"] = str(getattr(estimator, "health_", "nothing learned yet"))
+    return {name: finite(value) for name, value in about.items()}
+
+
+def _listed(value: object) -> object:
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def documented(api: dict[str, Any]) -> str:
+    """The OpenAPI description as a page without scripts."""
+    sections = [
+        _section(path, method, about)
+        for path, methods in sorted(api["paths"].items())
+        for method, about in methods.items()
+    ]
+    return Template(resource("service.html", "app")).substitute(
+        title=html.escape(f"{api['info']['title']} {api['info']['version']}"),
+        about=html.escape(api["info"]["description"]),
+        sections="".join(sections),
+    )
+
+
+def _section(path: str, method: str, about: dict[str, Any]) -> str:
+    text = f"<section><h2><code class='{method}'>{method.upper()}</code> <code>{path}</code></h2>"
+    text += f"<p>{html.escape(about.get('description', ''))}</p>"
+    body = about.get("requestBody", {}).get("content", {})
+    if JSON in body:
+        schema = body[JSON]["schema"]
+        text += f"<p>Send {' or '.join(f'<code>{kind}</code>' for kind in body)}:</p>"
+        text += f"<pre>{html.escape(json.dumps(schema['example']))}</pre><table>"
+        for name, each in schema["properties"].items():
+            words = html.escape(each.get("description", "Targets, one per row."))
+            text += f"<tr><td><code>{name}</code></td><td>{words}</td></tr>"
+        text += "</table>"
+    text += "<table>"
+    for status, answer in about.get("responses", {}).items():
+        text += f"<tr><td><code>{status}</code></td><td>{html.escape(answer['description'])}"
+        example = answer.get("content", {}).get(JSON, {}).get("example")
+        if example:
+            text += f"<pre>{html.escape(json.dumps(example))}</pre>"
+        text += "</td></tr>"
+    return text + "</table></section>"

@@ -5,21 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.responses import HTMLResponse, Response
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from miniamp.app.server import page
 from miniamp.errors import MiniampError
 from miniamp.estimators import load
 from miniamp.report.chart import plotly, safe
 from miniamp.report.facts import Facts
-from miniamp.report.page import above, below, card, charts, plotly_source, resource
-
-#: Only scripts of this server run, whatever a feature is called.
-POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:"
+from miniamp.report.page import above, below, card, charts
 
 
 class Watched:
@@ -77,35 +72,13 @@ def page_of(estimator: object) -> dict[str, Any]:
     }
 
 
-def application(path: Path, hosts: list[str] | None = None) -> FastAPI:
+def application(path: Path) -> FastAPI:
     """The page of a model file."""
     watched = Watched(path)
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    if hosts is not None:
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
-    scripts = {
-        "plotly.js": plotly_source(),
-        "shared.js": resource("shared.js"),
-        "live.js": resource("live.js", "app"),
-    }
-    template = Template(resource("watch.html", "app"))
-
-    @app.get("/")
-    def page() -> HTMLResponse:
-        text = template.substitute(name=safe(path.name), style=resource("page.css"))
-        return HTMLResponse(text, headers={"Content-Security-Policy": POLICY})
+    app = page("watch.html", "draw.js", "live.js", name=safe(path.name))
 
     @app.get("/state")
     def state(token: str = "") -> dict[str, Any]:
         return watched.news(token)
-
-    @app.get("/{name}.js")
-    def script(name: str) -> Response:
-        text = scripts.get(f"{name}.js")
-        if text is None:
-            return Response(status_code=404)
-        return Response(
-            text, media_type="text/javascript", headers={"Cache-Control": "max-age=600"}
-        )
 
     return app

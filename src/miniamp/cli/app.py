@@ -1,4 +1,4 @@
-"""Find the commands and run one: a file whose function has the file's name is a command."""
+"""Find the commands in the files of this folder, and run one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pkgutil
 import sys
 import warnings
 from collections.abc import Sequence
-from inspect import cleandoc, isfunction
+from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand
 
 import miniamp
+from miniamp.cli.options import COMMANDS
 from miniamp.errors import MiniampError, MiniampWarning, printable
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
@@ -55,14 +56,13 @@ def options(
 
 
 def _register() -> None:
-    names = {found.name for found in pkgutil.iter_modules([str(Path(__file__).parent)])} - {"app"}
-    for name in [n for n in ORDER if n in names] + sorted(names - set(ORDER)):
-        function = getattr(importlib.import_module(f"miniamp.cli.{name}"), name, None)
-        if isfunction(function):
-            # Paragraphs become lines of their own, wrapped to the width of the terminal.
-            paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
-            help_ = "\n\n".join(" ".join(part.split()) for part in paragraphs)
-            app.command(name, help=help_, cls=_Command)(function)
+    for found in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        importlib.import_module(f"miniamp.cli.{found.name}")
+    for name in [*ORDER, *sorted(COMMANDS.keys() - set(ORDER))]:
+        # Paragraphs become lines of their own, wrapped to the width of the terminal.
+        paragraphs = cleandoc(COMMANDS[name].__doc__ or "").split("\n\n")
+        help_ = "\n\n".join(" ".join(part.split()) for part in paragraphs)
+        app.command(name, help=help_, cls=_Command)(COMMANDS[name])
 
 
 _register()

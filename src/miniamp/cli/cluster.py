@@ -18,16 +18,14 @@ from miniamp.cli.options import (
     Features,
     Files,
     MissingRule,
-    Options,
     Reading,
     Source,
+    command,
     option,
-    options_of,
-    takes,
 )
 from miniamp.cli.outputs import kind_of, writing
 from miniamp.cli.predict import predictions
-from miniamp.cli.run import LearningTask, Run, name_of
+from miniamp.cli.run import Run, name_of
 from miniamp.streams import StreamBatch
 from miniamp.streams.sources import is_read_once
 
@@ -55,7 +53,7 @@ class ClusterOptions:
     )
 
 
-@takes(Features, Reading, Files, ClusterOptions)
+@command(Features, Reading, Files, ClusterOptions)
 def cluster(source: Source, **given: Any) -> None:
     """Find clusters in a stream of rows, with the uncertainty of every centre.
 
@@ -71,7 +69,7 @@ def cluster(source: Source, **given: Any) -> None:
     files = {
         "checkpoint": "checkpoint", "model": "model", "report": "report", "labels": "output"
     }  # fmt: skip
-    learn.execute(Clustering(options_of(given)), {"source": source, **given}, files, _label)
+    learn.execute(Clustering, source, given, files, _label)
 
 
 def _require_second_pass(output: Path, source: str, as_json: bool) -> None:
@@ -90,35 +88,34 @@ def _require_second_pass(output: Path, source: str, as_json: bool) -> None:
 
 
 def _label(run: Run[MiniAMPClusterer], output: Path) -> None:
-    numbered = run.task.options["missing"] == MissingRule.drop
+    numbered = run.options["missing"] == MissingRule.drop
     with writing(output) as write:
         for batch in run.stream(again=True):
             write(predictions(run.estimator, batch, 0.9, numbered=numbered))
 
 
-class Clustering(LearningTask["MiniAMPClusterer"]):
+class Clustering(Run["MiniAMPClusterer"]):
     """A clustering."""
 
     command = "cluster"
 
-    def __init__(self, options: Options) -> None:
-        self.options = options
-        self._noise = _noise_of(options["noise"])
+    def prepare(self) -> None:
+        self._noise = _noise_of(self.options["noise"])
         # The first batch must have a row for every cluster.
-        self.batch_rows = max(options["batch_size"], options["clusters"])
+        self.asked_rows = max(self.options["batch_size"], self.options["clusters"])
 
     def new_estimator(self, first: StreamBatch) -> MiniAMPClusterer:
         return miniamp.MiniAMPClusterer(
             self.options["clusters"],
             noise=self._noise,
-            batch_size=checks.count("batch_size", self.batch_rows),
+            batch_size=self.batch_rows,
             random_state=self.options["seed"],
         )
 
     def absorb(self, estimator: MiniAMPClusterer, batch: StreamBatch) -> None:
         estimator.partial_fit(batch.X)
 
-    def progress(self, estimator: MiniAMPClusterer) -> str:
+    def progress_of(self, estimator: MiniAMPClusterer) -> str:
         return f"noise {np.mean(estimator.noise_):.3g}"
 
 

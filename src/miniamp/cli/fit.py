@@ -25,18 +25,16 @@ from miniamp.cli.options import (
     ROWS,
     Features,
     Files,
-    Options,
     Reading,
     Source,
     auto_or_count,
+    command,
     noise_of,
     option,
-    options_of,
     prior_of,
-    takes,
     within,
 )
-from miniamp.cli.run import LearningTask
+from miniamp.cli.run import Run
 from miniamp.errors import InvalidInputError, MiniampWarning
 from miniamp.streams import StreamBatch
 
@@ -127,7 +125,7 @@ class FitOptions:
     )
 
 
-@takes(FitOptions, Features, Reading, Files)
+@command(FitOptions, Features, Reading, Files)
 def fit(source: Source, **given: Any) -> None:
     """Learn to predict a column from the others, in one pass and bounded memory.
 
@@ -141,9 +139,8 @@ def fit(source: Source, **given: Any) -> None:
     if None not in (given["forget"], given["half_life"]):
         raise typer.BadParameter("use --forget or --half-life, not both")
     files = {"checkpoint": "checkpoint", "model": "output", "report": "report"}
-    task = Prediction(options_of(given))
     with _watched(given["checkpoint"]) if given["watch"] else nullcontext():
-        learn.execute(task, {"source": source, **given}, files)
+        learn.execute(Prediction, source, given, files)
 
 
 @contextmanager
@@ -164,16 +161,16 @@ def _watched(checkpoint: Path | None) -> Iterator[None]:
             page.terminate()
 
 
-class Prediction(LearningTask["Predictor"]):
+class Prediction(Run["Predictor"]):
     """A regression or classification."""
 
     command = "fit"
 
-    def __init__(self, options: Options) -> None:
-        self.options = options
+    def prepare(self) -> None:
+        options = self.options
         self._prior, self._noise = prior_of(options["prior"]), noise_of(options["noise"])
         size, classes = options["batch_size"], options.get("classes")
-        self.batch_rows = None if size == "auto" else int(size)
+        self.asked_rows = None if size == "auto" else int(size)
         # Classes that are no numbers make the target text, even where it begins with numbers.
         self.labels = "auto" if classes is None else _numbers(classes) is None
 
@@ -203,7 +200,7 @@ class Prediction(LearningTask["Predictor"]):
         return cls(
             prior=self._prior,
             noise=self._noise,
-            batch_size="auto" if self.batch_rows is None else self.batch_rows,
+            batch_size="auto" if self.asked_rows is None else self.asked_rows,
             memory=memory if memory == "auto" else int(memory),
             forget=forget,
             solver=self.options["solver"],
@@ -230,7 +227,7 @@ class Prediction(LearningTask["Predictor"]):
         except InvalidInputError as error:
             raise (error.relabelled("target") if error.argument == "y" else error) from None
 
-    def progress(self, estimator: Predictor) -> str:
+    def progress_of(self, estimator: Predictor) -> str:
         return learn.errors_line(estimator.history_, hasattr(estimator, "classes_"))
 
     def _known_classes(self, estimator: Predictor, y: Labels) -> Labels:

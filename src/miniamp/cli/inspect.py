@@ -10,7 +10,7 @@ from rich.console import Console
 
 import miniamp
 from miniamp.cli import learn, outputs
-from miniamp.cli.options import FILES, JSON, ModelFile, option, takes
+from miniamp.cli.options import FILES, JSON, ModelFile, command, option
 from miniamp.cli.run import State, feature_names, opened
 
 
@@ -25,7 +25,7 @@ class InspectOptions(JSON):
     report: Path | None = option(None, FILES, "FILE", "Write an HTML report.")
 
 
-@takes(InspectOptions)
+@command(InspectOptions)
 def inspect(model: ModelFile, **given: Any) -> None:
     """Show what a model is, what it was learned from, its strongest coefficients, and its health.
 

@@ -25,8 +25,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 import miniamp
 from miniamp import checks
 from miniamp.cli import outputs
-from miniamp.cli.options import Options
-from miniamp.cli.run import E, LearningTask, Run
+from miniamp.cli.options import Options, options_of
+from miniamp.cli.run import E, Run
 from miniamp.errors import printable
 from miniamp.streams import lock
 from miniamp.streams.sources import files_of
@@ -43,7 +43,8 @@ SIGNALLED = 128
 
 
 def execute(
-    task: LearningTask[E],
+    kind: type[Run[E]],
+    source: str,
     given: Options,
     files: Mapping[str, str],
     label: Callable[[Run[E], Path], None] | None = None,
@@ -52,8 +53,10 @@ def execute(
 
     Parameters
     ----------
-    task : LearningTask
+    kind : subclass of Run
         What to learn: that of `fit` or of `cluster`.
+    source : str
+        The rows, as given.
     given : dict
         All options, by name.
     files : dict
@@ -61,7 +64,8 @@ def execute(
     label : function of a run and a path, optional
         Writes the labels.
     """
-    source, as_json, new_rows = str(given["source"]), given["as_json"], given["new_rows"]
+    run = kind(source, options_of(given))
+    as_json, new_rows = given["as_json"], given["new_rows"]
     paths: dict[str, Path | None] = {name: given[option] for name, option in files.items()}
     checkpoint, model, report = (paths[name] for name in ("checkpoint", "model", "report"))
     if new_rows and checkpoint is None:
@@ -72,9 +76,9 @@ def execute(
     # From loading to the last save: two runs on one checkpoint would lose each other's rows.
     with nullcontext() if checkpoint is None else lock(checkpoint):
         if checkpoint is None or not checkpoint.exists():
-            run = Run(task, source)
+            run.begin()
         else:
-            run = Run.resume(checkpoint, task, source, new_rows)
+            run.resume(checkpoint, new_rows)
             if not as_json:
                 say(f"resumes from {checkpoint}, {run.resumed:,} rows learned")
         if any(paths.values()):
@@ -87,8 +91,7 @@ def execute(
         run.save(model)
     if report is not None:
         miniamp.report.write_report(run.named(), report)
-    labels = paths.get("labels")
-    if labels is not None and label is not None:
+    if label is not None and (labels := paths["labels"]) is not None:
         label(run, labels)
     written = {name: None if path is None else str(path) for name, path in paths.items()}
     _conclude(run, outcome, written, files["model"], as_json)
@@ -321,12 +324,11 @@ class Interruption:
         while self.signal is None:
             try:
                 self._waiting = True
-                try:
-                    batch = next(source)
-                finally:
-                    self._waiting = False
+                batch = next(source)
             except (StopIteration, KeyboardInterrupt):
                 return
+            finally:
+                self._waiting = False
             yield batch
 
     def _caught(self, number: int, frame: FrameType | None) -> None:
@@ -352,24 +354,23 @@ class Watch:
         self.fresh = 0
         self._resumed, self._quiet = resumed, quiet
         self._start = self._shown = time.perf_counter()
-        self._bar: Progress | None = None
-        if sys.stderr.isatty() and not quiet:
-            self._bar = Progress(
-                BarColumn(bar_width=20) if total else SpinnerColumn(),
-                TextColumn("{task.description}"),
-                TimeElapsedColumn(),
-                console=Console(stderr=True),
-                transient=True,
-            )
-            self._task = self._bar.add_task("waiting for rows", total=total, completed=resumed)
+        self._live = sys.stderr.isatty() and not quiet
+        self._bar = Progress(
+            BarColumn(bar_width=20) if total else SpinnerColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._bar.add_task("waiting for rows", total=total, completed=resumed)
 
     def __enter__(self) -> Self:
-        if self._bar is not None:
+        if self._live:
             self._bar.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._bar is not None:
+        if self._live:
             self._bar.stop()
 
     @property
@@ -389,12 +390,11 @@ class Watch:
         that is sorted by class that was most of the time.
         """
         self.fresh += rows
-        pause = PAUSE if self._bar is None else BLINK
+        pause = BLINK if self._live else PAUSE
         if self._quiet or time.perf_counter() - self._shown < pause:
             return
         line = f"{self._resumed + self.fresh:,} rows, {self.speed:,.0f} rows/s, {text()}"
         self._shown = time.perf_counter()
-        if self._bar is not None:
-            self._bar.update(self._task, description=line, completed=self._resumed + self.fresh)
-        else:
+        self._bar.update(self._task, description=line, completed=self._resumed + self.fresh)
+        if not self._live:
             say(line)

@@ -1,6 +1,6 @@
 """The options that commands share, with their help and defaults, and how their values are read.
 
-An option is declared once, in the group it belongs to; `takes` gives a command whole groups.
+An option is declared once, in the group it belongs to; `command` gives a function whole groups.
 """
 
 from __future__ import annotations
@@ -52,13 +52,18 @@ PRIORS: dict[str, type[ScalarPrior]] = priors.by_name()
 CHANNELS = channels.by_name()
 
 
-def takes(*groups: type) -> Callable[[C], C]:
-    """Let a command take the options of these groups beside its own; its `**given` gets them.
+#: Every command, by its name.
+COMMANDS: dict[str, Callable[..., None]] = {}
 
-    An option of its own replaces that of a group.
+
+def command(*groups: type) -> Callable[[C], C]:
+    """Make a function a command: its docstring is the help, its arguments are the options.
+
+    It takes the options of these groups beside its own, and its `**given` gets them. An option of
+    its own replaces that of a group.
     """
 
-    def decorated(command: C) -> C:
+    def decorated(function: C) -> C:
         found = {
             name: Parameter(
                 name, Parameter.KEYWORD_ONLY, default=getattr(group, name), annotation=kind
@@ -66,12 +71,13 @@ def takes(*groups: type) -> Callable[[C], C]:
             for group in groups
             for name, kind in get_type_hints(group).items()
         }
-        own = signature(command, eval_str=True).parameters.values()
+        own = signature(function, eval_str=True).parameters.values()
         found |= {p.name: p for p in own if p.kind is not p.VAR_KEYWORD}
         parameters = sorted(found.values(), key=lambda parameter: parameter.kind)
-        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        command.__annotations__ = {p.name: p.annotation for p in parameters}
-        return command
+        function.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        function.__annotations__ = {p.name: p.annotation for p in parameters}
+        COMMANDS[function.__name__] = function
+        return function
 
     return decorated
 

@@ -11,7 +11,7 @@ from rich.console import Console
 import miniamp
 from miniamp.channels.base import Channel
 from miniamp.cli.learn import require_outputs
-from miniamp.cli.options import JSON, PRIORS, channel_of, option, prior_of, takes, within
+from miniamp.cli.options import JSON, PRIORS, channel_of, command, option, prior_of, within
 from miniamp.cli.outputs import write_json
 from miniamp.errors import MissingExtraError
 from miniamp.priors import GaussBernoulli, Gaussian, ScalarPrior
@@ -54,7 +54,7 @@ class PlanOptions(JSON):
     )
 
 
-@takes(PlanOptions)
+@command(PlanOptions)
 def plan(**given: Any) -> None:
     """Choose a batch size from the theory alone, and show what each one costs.
 

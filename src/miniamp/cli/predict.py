@@ -17,10 +17,10 @@ from miniamp.cli.options import (
     ModelFile,
     Reading,
     Source,
+    command,
     listed,
     option,
     reading_options,
-    takes,
     within,
 )
 from miniamp.cli.outputs import kind_of, writing
@@ -52,7 +52,7 @@ class PredictOptions:
     )  # fmt: skip
 
 
-@takes(Reading, PredictOptions)
+@command(Reading, PredictOptions)
 def predict(model: ModelFile, source: Source, **given: Any) -> None:
     """Predict for every row of a source, with error bars.
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -42,17 +42,51 @@ SAMPLE, PIPE_ROWS = 1024, 1000
 LIMITS = ("idle_seconds", "rows")
 
 
-class LearningTask(ABC, Generic[E]):
-    """What the options ask to learn; making one refuses options that no run could use."""
+@dataclass(frozen=True)
+class Learned(Generic[E]):
+    """An estimator and the position in the stream that it has reached: replaced together."""
+
+    estimator: E
+    reading: State
+
+
+class Run(ABC, Generic[E]):
+    """What a checkpoint holds, while it is made; a subclass has what is to be learned.
+
+    Once made, it begins or resumes a checkpoint.
+
+    Parameters
+    ----------
+    source : str
+        The rows, as given.
+    options : dict
+        Those that decide about the result, by name.
+
+    Attributes
+    ----------
+    batch_rows : int
+        Rows per batch.
+    resumed : int
+        Rows that were learned before this process began.
+    """
 
     #: The name of the command.
     command: ClassVar[str]
-    #: Those that decide about the result, by name.
-    options: Options
     #: Rows per batch, where the options decide; None where the first rows do.
-    batch_rows: int | None
+    asked_rows: int | None
     #: Whether the target is text, as `open_stream` takes it.
     labels: bool | str = "auto"
+
+    def __init__(self, source: str, options: Options) -> None:
+        self.source, self.options = source, options
+        self.learned: Learned[E] | None = None
+        self._written: Learned[E] | None = None
+        self.resumed, self.batch_rows = 0, SAMPLE
+        self.prepare()
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Refuse options that no run could use, and set `asked_rows`."""
 
     def suited_rows(self, first: StreamBatch, total: int) -> int:
         """Rows per batch that suit the first of `total` rows."""
@@ -67,70 +101,20 @@ class LearningTask(ABC, Generic[E]):
         """Let the estimator learn a batch, all or nothing."""
 
     @abstractmethod
-    def progress(self, estimator: E) -> str:
+    def progress_of(self, estimator: E) -> str:
         """What the progress shows of the latest batch."""
-
-
-@dataclass(frozen=True)
-class Learned(Generic[E]):
-    """An estimator and the position in the stream that it has reached: replaced together."""
-
-    estimator: E
-    reading: State
-
-
-class Run(Generic[E]):
-    """What a checkpoint holds, while it is made.
-
-    Parameters
-    ----------
-    task : LearningTask
-        What to learn.
-    source : str
-        The rows, as given.
-    saved : dict, optional
-        The run that a checkpoint holds.
-    learned : Learned, optional
-        The estimator and position of that checkpoint.
-
-    Attributes
-    ----------
-    batch_rows : int
-        Rows per batch.
-    resumed : int
-        Rows that were learned before this process began.
-    """
-
-    def __init__(
-        self,
-        task: LearningTask[E],
-        source: str,
-        saved: State | None = None,
-        learned: Learned[E] | None = None,
-    ) -> None:
-        self.task, self.source = task, source
-        self.learned = self._written = learned
-        if saved is None or learned is None:
-            self.resumed = 0
-            self.batch_rows = self._chosen_rows()
-        else:
-            self.batch_rows = saved["batch_rows"]
-            self.__dict__["files"] = saved["files"]
-            self.resumed = learned.estimator.n_samples_seen_
 
     @cached_property
     def files(self) -> list[dict[str, str | int]]:
         """What the source was when the run began; see `fingerprint`."""
         return fingerprint(self.source)
 
-    def _chosen_rows(self) -> int:
-        """Rows per batch of a new run: as the options ask, or as suits the first rows."""
-        if self.task.batch_rows is not None:
-            return self.task.batch_rows
-        if is_read_once(self.source):
-            return PIPE_ROWS
+    def begin(self) -> None:
+        """Choose the rows per batch of a new run: as the options ask, or as suits its rows."""
+        if self.asked_rows is not None or is_read_once(self.source):
+            self.batch_rows = self.asked_rows or PIPE_ROWS
+            return
         # Warnings about the rows are shown when they are read again to be learned.
-        self.batch_rows = SAMPLE
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             stream = self.stream()
@@ -138,35 +122,36 @@ class Run(Generic[E]):
             total = first.rows
             if first.rows >= SAMPLE:
                 total = stream.rows or _estimated_rows(files_of(self.source))
-            return self.task.suited_rows(first, total)
+            self.batch_rows = self.suited_rows(first, total)
 
-    @classmethod
-    def resume(cls, path: Path, task: LearningTask[E], source: str, new_rows: bool) -> Self:
-        """The run that this checkpoint holds; refused if it is another one."""
+    def resume(self, path: Path, new_rows: bool) -> None:
+        """Take up the run that this checkpoint holds; refused if it is another one."""
         estimator, saved = opened(path)
         by = None if saved is None else saved.get("command", "fit")
-        if saved is None or by != task.command:
+        if saved is None or by != self.command:
             raise checks.refuse(
                 f"{path}",
                 f"a model written by {f'miniamp {by}' if by else 'Python'}",
-                f"a checkpoint of miniamp {task.command}",
+                f"a checkpoint of miniamp {self.command}",
                 "choose another {checkpoint}",
             )
-        _require_same_options(path, task.options, saved["options"])
-        same = _same_source(source, saved)
+        _require_same_options(path, self.options, saved["options"])
+        same = _same_source(self.source, saved)
         if not same and not new_rows:
             raise checks.refuse(
                 f"{path}",
-                f"the rows of {name_of(source)}",
+                f"the rows of {name_of(self.source)}",
                 f"those of {name_of(saved['source'])} that it was begun with",
                 "use the same source to resume, {new_rows} to learn from this one as well, or "
                 "another {checkpoint} to start over",
             )
         reading = saved["reading"]
-        if new_rows and (is_read_once(source) or not same):
-            saved = {**saved, "files": fingerprint(source)}
+        if new_rows and (is_read_once(self.source) or not same):
             reading = from_start(reading)
-        return cls(task, source, saved, Learned(cast(E, estimator), reading))
+        else:
+            self.__dict__["files"] = saved["files"]
+        self.learned = self._written = Learned(cast(E, estimator), reading)
+        self.batch_rows, self.resumed = saved["batch_rows"], self.rows
 
     @property
     def estimator(self) -> E:
@@ -181,7 +166,7 @@ class Run(Generic[E]):
 
     def progress(self) -> str:
         """What the progress shows of the latest batch."""
-        return self.task.progress(self.estimator)
+        return self.progress_of(self.estimator)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -192,10 +177,8 @@ class Run(Generic[E]):
     def learn(self, batch: StreamBatch) -> None:
         """Learn one batch: estimator and position move on together, or not at all."""
         # A copy learns, so that an interrupt at any moment leaves estimator and position in step.
-        successor = (
-            self.task.new_estimator(batch) if self.learned is None else copy.copy(self.estimator)
-        )
-        self.task.absorb(successor, batch)
+        successor = self.new_estimator(batch) if self.learned is None else copy.copy(self.estimator)
+        self.absorb(successor, batch)
         self.learned = Learned(successor, batch.state())
 
     def keep(self, checkpoint: Path | None) -> None:
@@ -212,10 +195,10 @@ class Run(Generic[E]):
         """What is saved beside the estimator."""
         assert self.learned is not None
         return {
-            "command": self.task.command,
+            "command": self.command,
             "source": self.source,
             "files": self.files,
-            "options": self.task.options,
+            "options": self.options,
             "batch_rows": self.batch_rows,
             "reading": dict(self.learned.reading),
         }
@@ -229,7 +212,7 @@ class Run(Generic[E]):
 
     def stream(self, again: bool = False) -> Stream:
         """The rows that are left, or all of them `again`, read as they were learned."""
-        options = self.task.options
+        options = self.options
         reading = None if self.learned is None else self.learned.reading
         if again and reading is not None:
             reading = from_start(reading)
@@ -248,7 +231,7 @@ class Run(Generic[E]):
             keep=options.get("keep", ()),
             hashed=hashed_of(options.get("hashed", "")),
             reference=reference,
-            labels=self.task.labels,
+            labels=self.labels,
             shuffle=0 if again else options.get("shuffle", 0),
             seed=options.get("seed", 0),
             resume=reading,

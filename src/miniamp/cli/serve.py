@@ -1,17 +1,15 @@
-"""`miniamp serve`: learning and prediction over HTTP."""
+"""`miniamp serve`, `watch` and `explore`: a model over HTTP, and pages in the browser."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import miniamp
-from miniamp.cli.options import listed, option, takes
-
-#: Names of this machine itself.
-LOCAL = ["127.0.0.1", "localhost", "::1", "[::1]"]
+from miniamp.cli.options import ModelFile, command, listed, option
 
 Model = Annotated[
     Path,
@@ -37,7 +35,7 @@ class ServeOptions:
     max_waiting: int = option(64, None, None, "Most batches that wait to be learned.", min=1)
 
 
-@takes(ServeOptions)
+@command(ServeOptions)
 def serve(model: Model, host: Host = "127.0.0.1", port: Port = 8642, **given: Any) -> None:
     """Learn and predict over HTTP: POST /learn and /predict, GET /model, /health, /metrics, /docs.
 
@@ -48,7 +46,8 @@ def serve(model: Model, host: Host = "127.0.0.1", port: Port = 8642, **given: An
     Example: miniamp serve houses.amp --port 8642
     """
     from miniamp.app.learner import Learner  # noqa: PLC0415 (optional: the extra app)
-    from miniamp.app.service import Limits, run, service  # noqa: PLC0415 (optional: the extra app)
+    from miniamp.app.server import run  # noqa: PLC0415 (the same)
+    from miniamp.app.service import Limits, service  # noqa: PLC0415 (the same)
 
     kinds = {"regression": miniamp.MiniAMPRegressor, "classification": miniamp.MiniAMPClassifier}
     new = given["new"]
@@ -58,6 +57,38 @@ def serve(model: Model, host: Host = "127.0.0.1", port: Port = 8642, **given: An
     stream = {name: listed(value) for name, value in lists.items() if value is not None}
     begun = None if new is None else kinds[new](prior=given["prior"])
     learner = Learner(model, begun, stream, waiting=given["max_waiting"])
-    hosts = set(LOCAL) if host in LOCAL else None
     limits = Limits(body=given["max_body"], rows=given["max_rows"])
-    run(service(learner, token=given["token"] or None, limits=limits, hosts=hosts), host, port)
+    run(service(learner, token=given["token"] or None, limits=limits), host, port)
+
+
+@command()
+def watch(model: ModelFile, host: Host = "127.0.0.1", port: Port = 8644) -> None:
+    """Show in the browser how a model is learned: the report, brought up to date as it changes.
+
+    It reads the file that fit writes to --checkpoint, or that serve keeps, and never writes: the
+    learner is neither slowed nor stopped by it. The file need not be there yet.
+
+    Example: miniamp watch houses.amp --port 8644
+    """
+    from miniamp.app.server import run  # noqa: PLC0415 (optional: the extra app)
+    from miniamp.app.watcher import application  # noqa: PLC0415 (the same)
+
+    if hasattr(os, "nice"):
+        os.nice(10)  # the learner comes first
+    run(application(model), host, port)
+
+
+@command()
+def explore(host: Host = "127.0.0.1", port: Port = 8643) -> None:
+    """Explore in the browser what Mini-AMP will do, before it has seen a row.
+
+    Choose prior, noise, channel, design and batches; see the learning curve, its limits, the
+    landscape and the phase diagram at once, and run a simulation beside them. The address in the
+    browser holds the whole state.
+
+    Example: miniamp explore --port 8643
+    """
+    from miniamp.app.explorer import application  # noqa: PLC0415 (optional: the extra app)
+    from miniamp.app.server import run  # noqa: PLC0415 (the same)
+
+    run(application(), host, port)

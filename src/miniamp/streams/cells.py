@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array
+from miniamp.errors import InvalidInputError
 from miniamp.streams.base import Cells
 
 if TYPE_CHECKING:
@@ -125,25 +126,44 @@ def first_texts(cells: Cells) -> Iterator[str | bool]:
                 yield True if is_number(cell) else text
 
 
-def mostly_text(columns: Sequence[Cells], share: float = 0.5) -> bool:
-    """Whether more than a share of the first values are no numbers.
+def likely_type(columns: Sequence[Cells], share: float = 0.5) -> str:
+    """What a column is by its first values: "number", "text", "date", or "unclear" dates.
 
-    A column where a few values are no numbers is a number column with mistakes, and is left for
-    the reader to refuse with row and value; so are numbers with a decimal comma. A column whose
-    first values are all numbers is not looked at further: tables may be wide.
+    It is text where more than a `share` of its values are no numbers. A column where a few values
+    are no numbers is a number column with mistakes, and is left for the reader to refuse with row
+    and value; so are numbers with a decimal comma. A column whose first values are all numbers is
+    not looked at further: tables may be wide. Of dates, each value must be one; they are unclear
+    where one cannot tell whether the day or the month is first.
     """
-    texts = commas = 0
-    values = itertools.islice(
-        itertools.chain.from_iterable(map(first_texts, filter(is_text, columns))), MANY_VALUES
-    )
-    count = 0
-    for count, found in enumerate(values, 1):
+    types = [_type_of(cells) for cells in columns]
+    if "text" not in types or types[0] == "date":
+        return "date" if types[:1] == ["date"] else "number"
+    count = texts = commas = dates = unclear = 0
+    for found in itertools.chain.from_iterable(map(first_texts, filter(is_text, columns))):
+        count += 1
         if isinstance(found, str):
             texts += 1
             commas += DECIMAL_COMMA.fullmatch(found) is not None
-        if count == FEW_VALUES and not texts:
-            return False
-    return texts > share * count and commas < texts
+            dates += _iso(found) is not None
+            unclear += _UNCLEAR.fullmatch(found) is not None
+        few = count == FEW_VALUES and not texts
+        if few or (count >= MANY_VALUES and count not in (dates, unclear)):
+            break
+    for kind, those in (("date", dates), ("unclear", unclear)):
+        if count and those == count:
+            return kind
+    return "text" if texts > share * count and commas < texts else "number"
+
+
+def unclear_dates(name: str, columns: Sequence[Cells]) -> InvalidInputError:
+    """The error for dates of which one cannot tell whether the day or the month is first."""
+    first = next(text for cells in filter(is_text, columns) for text in first_texts(cells))
+    return checks.refuse(
+        f"column {name!r}",
+        f"dates such as {first!r}, which may begin with the day or the month",
+        "dates with the year first, such as 2024-12-31",
+        f"convert it, or {leave_out(name)}",
+    )
 
 
 def is_number(cell: object) -> bool:
@@ -260,35 +280,6 @@ def arrow_values(cells: pa.Array) -> Array:
     if not len(cells):
         return np.empty(0)
     return np.frombuffer(cells.buffers()[1], np.float64, len(cells), offset=8 * cells.offset)
-
-
-def are_dates(columns: Sequence[Cells]) -> bool:
-    """Whether a column has dates: by its type, or because each of its texts is one."""
-    found = False
-    for cells in columns:
-        if not is_text(cells):
-            return _type_of(cells) == "date"
-        for text in first_texts(cells):
-            if not isinstance(text, str) or _iso(text) is None:
-                return False
-            found = True
-    return found
-
-
-def refuse_unclear(name: str, columns: Sequence[Cells]) -> None:
-    """Refuse a column of dates of which one cannot tell whether the day or the month is first."""
-    texts = itertools.chain.from_iterable(map(first_texts, filter(is_text, columns)))
-    first = next(texts, None)
-    if isinstance(first, str) and all(
-        isinstance(text, str) and _UNCLEAR.fullmatch(text)
-        for text in itertools.chain([first], texts)
-    ):
-        raise checks.refuse(
-            f"column {name!r}",
-            f"dates such as {first!r}, which may begin with the day or the month",
-            "dates with the year first, such as 2024-12-31",
-            f"convert it, or {leave_out(name)}",
-        )
 
 
 def _iso(text: str) -> str | None:

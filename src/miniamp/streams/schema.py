@@ -21,13 +21,12 @@ from miniamp.streams.cells import (
     MANY_VALUES,
     CellError,
     ColumnTypeError,
-    are_dates,
     as_numbers,
     as_texts,
     date_kind,
     leave_out,
-    mostly_text,
-    refuse_unclear,
+    likely_type,
+    unclear_dates,
 )
 
 NUMBER, CATEGORY, HASHED = "number", "category", "hashed"
@@ -231,7 +230,8 @@ def schema_of(head: Sequence[Piece], options: ReadOptions, known: Schema | None)
     else:
         # Classes may well be "-1" and "other"; of numbers, a third are no mistakes.
         auto = not isinstance(options.labels, bool)
-        labels = bool(cells) and bool(mostly_text(cells, 1.0 / 3.0) if auto else options.labels)
+        text = likely_type(cells, 1.0 / 3.0) != "number" if auto and cells else options.labels
+        labels = bool(cells) and bool(text)
     if known is not None:
         schema = replace(known, target=target, labels=labels)
     elif first.X is not None:
@@ -336,10 +336,12 @@ def _column(name: str, cells: Sequence[Cells], options: ReadOptions) -> Column:
     auto = options.categorical == "auto"
     if not auto and name in options.categorical:
         return Column(name, CATEGORY)
-    if are_dates(cells):
+    kind = likely_type(cells)
+    if kind == "date":
         return Column(name, date_kind(cells))
-    refuse_unclear(name, cells)
-    return Column(name, CATEGORY if auto and mostly_text(cells) else NUMBER)
+    if kind == "unclear":
+        raise unclear_dates(name, cells)
+    return Column(name, CATEGORY if auto and kind == "text" else NUMBER)
 
 
 def _with_vocabulary(column: Column, head: Sequence[Piece], reference: Reference) -> Column:

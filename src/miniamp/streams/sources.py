@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
 
@@ -73,7 +73,7 @@ def source_of(
 ) -> Source:
     """The source for anything that `open_stream` takes; y is None or the targets themselves."""
     if isinstance(given, str) and given == "-":
-        return PipedSource(options)
+        return _piped(options)
     connection = connection_of(given)
     if isinstance(given, str) and connection is not None:
         _refuse_options(options, [connection])
@@ -134,23 +134,25 @@ class FileSource(Source):
 
     Parameters
     ----------
-    files : list of formats
+    files : function that gives a list of formats
         One for each file; columns are found by name, whatever their order.
     name : str
         What the user called them.
+    rereadable : bool
+        Whether they can be read more than once.
     """
 
-    def __init__(self, files: Sequence[Format], name: str) -> None:
-        self._files, self.name = files, name
+    def __init__(self, files: Callable[[], Sequence[Format]], name: str, rereadable: bool) -> None:
+        self._files, self.name, self.rereadable = files, name, rereadable
 
     def count(self) -> int | None:
-        rows = [file.count() for file in self._files]
+        rows = [file.count() for file in self._files()] if self.rereadable else [None]
         return None if None in rows else sum(n or 0 for n in rows)
 
     def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
         """Files before the row `start` are skipped if their sizes are known."""
         before = 0  # rows of earlier files
-        for file in self._files:
+        for file in self._files():
             rows = file.count() if before < start else None
             if rows is not None and before + rows <= start:
                 before += rows
@@ -167,58 +169,48 @@ class FileSource(Source):
             raise too_short(self.name, before, start)
 
 
-class PipedSource(Source):
+def _piped(options: dict[str, Given]) -> FileSource:
     """The rows that are piped into the program: `kcat ... | miniamp fit -`.
 
-    Parameters
-    ----------
-    options : dict
-        `format`, where the first bytes should not decide, and the options of that format.
+    `format` decides how they are read, or else their first bytes, which are not waited for here.
     """
+    options = dict(options)
+    known = {name: cls for name, cls in formats().items() if cls.piped}
+    named = _by_name(known, options.pop("format", None))
+    _refuse_options(options, [named] if named else list(known.values()))
 
-    rereadable = False
-    name = StandardInput.name
-
-    def __init__(self, options: dict[str, Given]) -> None:
-        self._options = dict(options)
-        known = {name: cls for name, cls in formats().items() if cls.piped}
-        self._format = _by_name(known, self._options.pop("format", None))
-        _refuse_options(self._options, [self._format] if self._format else list(known.values()))
-
-    def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
+    def files() -> list[Format]:
         piped = StandardInput()
         head = piped.look()
-        if self._format is None and head.lstrip().startswith(b"["):
+        if named is None and head.lstrip().startswith(b"["):
             raise checks.refuse(
-                self.name,
+                piped.name,
                 "a JSON array",
                 "one JSON object per line",
                 "write it as JSON lines, for instance with jq -c '.[]'",
             )
-        known = [cls for cls in formats().values() if cls.piped]
-        cls = self._format or max(known, key=lambda one: one.likeness(head))
-        _refuse_options(self._options, [cls])
-        return FileSource([cls(piped, Targets(), **self._options)], self.name).pieces(
-            start, columns
-        )
+        cls = named or max(known.values(), key=lambda one: one.likeness(head))
+        _refuse_options(options, [cls])
+        return [cls(piped, Targets(), **options)]
+
+    return FileSource(files, StandardInput.name, rereadable=False)
 
 
-def _files(paths: list[Path], targets: Targets, options: dict[str, Given]) -> Source:
+def _files(paths: list[Path], targets: Targets, options: dict[str, Given]) -> FileSource:
     """The source for one file, or for several as if they were one."""
-    if len(paths) == 1:
-        return FileSource([_file(paths[0], targets, options)], str(paths[0]))
-    if targets.y is not None:
+    if len(paths) > 1 and targets.y is not None:
         raise checks.refuse(
             "target", "an array", "a column's name for several files", "name the target column"
         )
-    sources: list[Format] = []
+    files: list[Format] = []
     for path in paths:
-        source = _file(path, targets, options)
-        source.file.close()  # not thousands at once
-        sources.append(source)
-    for source in sources:
-        source.beside(sources)
-    return FileSource(sources, f"{paths[0]} and {len(paths) - 1} others")
+        files.append(_file(path, targets, options))
+        if len(paths) > 1:
+            files[-1].file.close()  # not thousands at once
+    for file in files:
+        file.beside(files)
+    others = f" and {len(paths) - 1} others" if len(paths) > 1 else ""
+    return FileSource(lambda: files, f"{paths[0]}{others}", rereadable=True)
 
 
 def files_of(source: str) -> list[Path]:

@@ -57,7 +57,7 @@ class NPY(Format):
     def __init__(self, file: Input, targets: Targets) -> None:
         super().__init__(file, targets)
         with readable(self.name, self.format), self._opened() as content:
-            self._header = _header(content, self.name)
+            self._header = _checked(_header(content, self.name), self.name)
             size = -content.tell() + content.seek(0, 2)
         if size < self._header.bytes:
             raise checks.refuse(
@@ -77,7 +77,7 @@ class NPY(Format):
 
     def pieces(self, start: int, columns: Collection[str] | None) -> Iterator[Piece]:
         with self._opened() as file:
-            (rows, width), fortran, dtype = _header(file, self.name)
+            (rows, width), fortran, dtype = _checked(_header(file, self.name), self.name)
             first, step = file.tell(), rows_per_piece(width)
             for begin in range(start, rows, step):
                 k = min(step, rows - begin)
@@ -108,29 +108,26 @@ class NPZ(NPY):
         self._sparse: ArraySource | None = None
         self._y = None
         with readable(self.name, self.format), self._archive() as archive:
-            names = {entry[:-4] for entry in archive.namelist() if entry.endswith(".npy")}
-            if names >= _SPARSE:
+            self._headers = {}
+            for entry in archive.namelist():
+                if entry.endswith(".npy"):
+                    with archive.open(entry) as content:
+                        self._headers[entry[:-4]] = _header(content, f"{self.name}:{entry}")
+            if self._headers.keys() >= _SPARSE:
                 self._sparse = ArraySource(self._sparse_matrix(archive), targets.y)
                 return
-            self._key, self._header = self._matrix(archive)
-            rows = self._header.shape[0]
-            if targets.name is not None:
-                self._y = targets_of(self._targets(archive, targets.name), rows)
-            elif targets.y is not None:
-                self._y = targets_of(targets.y, rows)
+            self._key, self._header = self._matrix()
+            y = targets.y if targets.name is None else self._targets(archive, targets.name)
+            self._y = None if y is None else targets_of(y, self._header.shape[0])
 
     @contextmanager
     def _archive(self) -> Iterator[zipfile.ZipFile]:
         with self.file.opened() as file, zipfile.ZipFile(file) as archive:
             yield archive
 
-    def _matrix(self, archive: zipfile.ZipFile) -> tuple[str, Header]:
+    def _matrix(self) -> tuple[str, Header]:
         """The name and header of the array that holds the features."""
-        headers = {}
-        for entry in archive.namelist():
-            if entry.endswith(".npy"):
-                with archive.open(entry) as file:
-                    headers[entry[:-4]] = _header(file, f"{self.name}:{entry}", ())
+        headers = self._headers
         matrices = [key for key, header in headers.items() if len(header.shape) == 2]
         if "X" not in headers and len(matrices) != 1:
             raise checks.refuse(
@@ -152,10 +149,8 @@ class NPZ(NPY):
 
     def _sparse_matrix(self, archive: zipfile.ZipFile) -> object:
         """A scipy sparse matrix, read whole and checked before compiled code uses its indices."""
-        for entry in archive.infolist():
-            with archive.open(entry) as file:
-                header = _header(file, f"{self.name}:{entry.filename}", ())
-            self._refuse_large(entry, header)
+        for name in self._headers:
+            self._refuse_large(archive, name)
         shape = npy.read_array(archive.open("shape.npy"), allow_pickle=False)
         if shape.shape != (2,) or not (0 <= shape[0] <= MAX_WHOLE_BYTES // 8):
             raise checks.refuse(
@@ -168,14 +163,15 @@ class NPZ(NPY):
             matrix.check_format(full_check=True)
         return matrix
 
-    def _refuse_large(self, entry: zipfile.ZipInfo, header: Header) -> None:
+    def _refuse_large(self, archive: zipfile.ZipFile, name: str) -> None:
         """Refuse an array that is read whole and is out of proportion to its file."""
-        size = max(header.bytes, entry.file_size)
+        entry = archive.getinfo(f"{name}.npy")
+        size = max(self._headers[name].bytes, entry.file_size)
         remedy = "save it with numpy.savez, uncompressed"
         refuse_expansion(f"{self.name}:{entry.filename}", size, entry.compress_size, remedy)
 
     def _targets(self, archive: zipfile.ZipFile, name: str) -> NDArray[np.generic]:
-        others = [e[:-4] for e in archive.namelist() if e.endswith(".npy") and e[:-4] != self._key]
+        others = [other for other in self._headers if other != self._key]
         if name not in others:
             raise checks.refuse(
                 "target",
@@ -185,16 +181,13 @@ class NPZ(NPY):
                 else f"an array beside {self._key!r}",
                 "name the array that holds the targets" if others else "save one with the targets",
             )
-        entry = archive.getinfo(f"{name}.npy")
-        with archive.open(entry) as file:
-            header = _header(file, f"{self.name}:{entry.filename}", ())
-        rows = self._header.shape[0]
-        if header.shape not in ((rows,), (rows, 1)):
+        rows, shape = self._header.shape[0], self._headers[name].shape
+        if shape not in ((rows,), (rows, 1)):
             raise checks.refuse(
-                "target", f"shape {header.shape}", f"({rows},)", "give one value for each row"
+                "target", f"shape {shape}", f"({rows},)", "give one value for each row"
             )
-        self._refuse_large(entry, header)
-        with archive.open(entry) as file:
+        self._refuse_large(archive, name)
+        with archive.open(f"{name}.npy") as file:
             targets: NDArray[np.generic] = npy.read_array(file, allow_pickle=False)
         return targets
 
@@ -212,7 +205,7 @@ class NPZ(NPY):
         return super().pieces(start, columns)
 
 
-def _header(file: IO[bytes], name: str, dimensions: tuple[int, ...] = (2,)) -> Header:
+def _header(file: IO[bytes], name: str) -> Header:
     """Read an NPY header, leaving the file at the first number."""
     version = npy.read_magic(file)
     if version not in ((1, 0), (2, 0)):
@@ -220,8 +213,7 @@ def _header(file: IO[bytes], name: str, dimensions: tuple[int, ...] = (2,)) -> H
             name, f"NPY version {version}", "(1, 0) or (2, 0)", "save it with numpy.save"
         )
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    header = Header(*read(file))
-    return _checked(header, name) if dimensions == (2,) else header
+    return Header(*read(file))
 
 
 def _checked(header: Header, name: str) -> Header:
