@@ -99,11 +99,30 @@ def test_drop_of_sparse_rows():
     np.testing.assert_array_equal(batch.X.toarray(), [[1.0, 0.0], [3.0, 0.0]])
 
 
-@pytest.mark.parametrize("word", ["", "NA", "nan", "NULL", "n/a", " ", "None", "#N/A", "?"])
+@pytest.mark.parametrize("word", ["", "NA", "nan", "NULL", "n/a", " ", "#N/A", "?"])
 def test_words_for_missing(word, write):
     path = write("t.csv", f"a,b,y\n1,u,1\n{word},u,2\n3,{word},3\n")
     (batch,) = open_stream(path, "y", 5, missing="drop")
     assert batch.y.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("form", ["csv", "frame"])
+def test_none_is_a_category_among_texts_and_missing_among_numbers_and_dates(form, write):
+    rows = "a,belt,day,y\n1,none,2024-01-01,1\nNone,belted,2024-02-03,2\n3,none,none,3\n"
+    path = write("t.csv", rows)
+    source = path if form == "csv" else pd.read_csv(path, keep_default_na=False, dtype=str)
+    batches = list(open_stream(source, "y", 5, missing="mean", labels=False))
+    names = batches[0].feature_names
+    assert names[:4] == ("a", "belt=belted", "belt=none", "day:days")
+    np.testing.assert_array_equal(batches[0].X[:, :3], [[1, 0, 1], [2, 1, 0], [3, 0, 1]])
+    kept = list(open_stream(source, "y", 5, missing="drop", labels=False))
+    assert [batch.y.tolist() for batch in kept] == [[1.0]]
+
+
+def test_none_is_a_class():
+    frame = pd.DataFrame({"a": np.arange(4.0), "y": ["none", "some", "none", "all"]})
+    (batch,) = open_stream(frame, "y", 4)
+    assert batch.y.tolist() == ["none", "some", "none", "all"]
 
 
 def test_infinite_is_not_missing():

@@ -204,7 +204,7 @@ class ReadOptions:
 
     target: str | int | None  #: the column to predict
     columns: tuple[str | int, ...] | None  #: the features, all other columns if None
-    #: Columns that are categories; "auto" takes those that hold text.
+    #: Columns that are categories, besides those that hold text.
     categorical: str | frozenset[str]
     labels: bool | str  #: whether the target is text
     vocabularies: dict[str, tuple[str, ...]]  #: categories that are known already, by column
@@ -333,13 +333,12 @@ def _column(name: str, cells: Sequence[Cells], options: ReadOptions) -> Column:
     if name in options.vocabularies:
         column = Column(name, CATEGORY, options.vocabularies[name])
         return _with_reference(column, options.reference)
-    auto = options.categorical == "auto"
-    if not auto and name in options.categorical:
+    if options.categorical != "auto" and name in options.categorical:
         return Column(name, CATEGORY)
     if are_dates(cells):
         return Column(name, date_kind(cells))
     refuse_unclear(name, cells)
-    return Column(name, CATEGORY if auto and mostly_text(cells) else NUMBER)
+    return Column(name, CATEGORY if mostly_text(cells) else NUMBER)
 
 
 def _with_vocabulary(column: Column, head: Sequence[Piece], reference: Reference) -> Column:
