@@ -195,6 +195,7 @@ class Run(Generic[E]):
         successor = (
             self.task.new_estimator(batch) if self.learned is None else copy.copy(self.estimator)
         )
+        successor._features = batch.feature_names  # for warnings
         self.task.absorb(successor, batch)
         self.learned = Learned(successor, batch.state())
 
