@@ -246,7 +246,7 @@ def test_class_weights_that_make_no_sense_are_refused(weight):
 
 @pytest.mark.parametrize("rows", [500, 8000])
 def test_rare_labels_of_few_features_are_solved_to_the_end(rows):
-    """Of ISLR's Default (7,500 rows, three features, 3 % defaults) log loss was .105, and is .072."""
+    """Of ISLR's Default (7,500 rows, three features, 3 % defaults) log loss was .105, is .072."""
     rng = np.random.default_rng(0)
     coef = np.array([1.5, -0.5, 0.0])
     X = rng.normal(size=(rows, 3))

@@ -30,7 +30,7 @@ from miniamp.designs.distributed import Distributed
 from miniamp.errors import ConflictError
 from miniamp.estimators.describe import of_coefficients, to_arviz
 from miniamp.estimators.health import HealthReport, HealthWarning, blocks, diagnose, findings
-from miniamp.estimators.history import Entry, Names, entry_line, expected_error, prior_of
+from miniamp.estimators.history import Entry, Naming, entry_line, expected_error, prior_of
 from miniamp.estimators.rows import (
     ACCEPTED,
     Collection,
@@ -228,7 +228,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
             return state
         entry = state.history[-1]
         if not before.issuperset(entry["found"]):
-            for finding in findings(state.history, Names.of(self)):
+            for finding in findings(state.history, Naming.of(self)):
                 if finding.kind not in before:
                     warnings.warn(HealthWarning(f"{finding.seen} {finding.action}"), stacklevel=5)
         if self.verbose:
@@ -335,7 +335,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         state = self._learned
         seen = state.models, state.features, state.rows, state.y_scale
         expected = partial(expected_error, *seen)
-        return diagnose(state.history, expected, state.tally.r2, Names.of(self))
+        return diagnose(state.history, expected, state.tally.r2, Naming.of(self))
 
     @property
     def _posteriors(self) -> list[Posterior]:

@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 
 from miniamp.errors import MiniampWarning, typed
-from miniamp.estimators.history import NAMELESS, Entry, History, Names, column, pooled, told
+from miniamp.estimators.history import NAMELESS, Entry, History, Naming, column, pooled, told
 
 #: Findings are about at least so many batches and rows, the latest ones.
 BATCHES, ROWS = 5, 200
@@ -120,7 +120,7 @@ def diagnose(
     history: History,
     expected: Callable[[int], float] | None = None,
     r2: float | None = None,
-    names: Names = NAMELESS,
+    names: Naming = NAMELESS,
 ) -> HealthReport:
     """What the history of a stream shows about its model.
 
@@ -152,7 +152,7 @@ def _behind_spectrum(recent: list[Entry], expected: Callable[[int], float]) -> I
         )
 
 
-def findings(history: History, names: Names = NAMELESS) -> list[Finding]:
+def findings(history: History, names: Naming = NAMELESS) -> list[Finding]:
     """What is wrong as of the latest batch."""
     if not history:
         return []
@@ -191,7 +191,7 @@ def blocks(used: int, rows: int) -> Finding:
     return Finding("order", seen, "Shuffle the rows.")
 
 
-def _conflicts(history: History, names: Names) -> Iterator[Finding]:
+def _conflicts(history: History, names: Naming) -> Iterator[Finding]:
     found = history[-1].get("conflicts")
     if found and not _forgotten(history[-1]):
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""

@@ -332,24 +332,24 @@ def conflict_entry(done: Adaptation, centre: float, scale: float) -> Conflict:
     return cast(Conflict, {**found, "message": message, **outlier._asdict()})
 
 
-class Names(NamedTuple):
+class Naming(NamedTuple):
     """What the user calls features and classes, where that is known."""
 
     features: Sequence[str] | None = None
     classes: Sequence[object] | None = None
 
     @classmethod
-    def of(cls, estimator: object) -> Names:
+    def of(cls, estimator: object) -> Naming:
         """As an estimator knows them; the command line gives it plain arrays, and their names."""
         plain = getattr(estimator, "_features", None)
         features = getattr(estimator, "feature_names_in_", plain)
         return cls(features, getattr(estimator, "classes_", None))
 
 
-NAMELESS = Names()
+NAMELESS = Naming()
 
 
-def told(conflict: Conflict, entry: Entry, names: Names) -> str:
+def told(conflict: Conflict, entry: Entry, names: Naming) -> str:
     """A conflict in the user's names; its row is counted from 1 over all batches, as in a file."""
     if "row" not in conflict:
         return conflict["message"]

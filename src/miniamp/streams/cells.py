@@ -115,7 +115,8 @@ def is_text(cells: Cells) -> bool:
 def first_texts(cells: Cells) -> Iterator[str | bool]:
     """Cell by cell of a column that came as text or objects: True for a number, else its text.
 
-    Missing ones, and words that may mean it, are left out. Lazy: the first cell of a wide table often settles the matter.
+    Missing ones, and words that may mean it, are left out. Lazy: the first cell of a wide table
+    often settles the matter.
     """
     for begin in range(0, len(cells), 16):
         part = cells[begin : begin + 16]
