@@ -6,6 +6,7 @@ import copy
 import math
 import re
 import unicodedata
+from shlex import quote
 from typing import Self
 
 #: A setting within a remedy: {noise=learn} is noise='learn' in Python, --noise learn in a shell;
@@ -73,6 +74,8 @@ def typed(text: str, where: str) -> str:
     --------
     >>> typed("try {noise=learn}", "python"), typed("try {noise=learn}", "shell")
     ("try noise='learn'", 'try --noise learn')
+    >>> print(typed("use {keep=['body mass']|body mass}", "shell"))
+    use --keep 'body mass'
     """
 
     def setting(found: re.Match[str]) -> str:
@@ -80,7 +83,7 @@ def typed(text: str, where: str) -> str:
         if value is not None and "|" in value:
             value = value.split("|")[where == "shell"]
         if where == "shell":
-            return f"--{name.replace('_', '-')}" + ("" if value is None else f" {value}")
+            return f"--{name.replace('_', '-')}" + ("" if value is None else f" {quote(value)}")
         if value is None:
             return name
         literal = re.fullmatch(r"[-+.\de]+|True|False|None|.*[\[({.].*", value) is not None

@@ -126,7 +126,6 @@ CASES = {
         ("fit", "labels.csv", *FIT, "--noise", "0", "--on-conflict", "raise"), 1, "contradict"),
     "target as a column": (("fit", "rows.csv", *FIT, "--columns", "a,y"), 1, "is the target"),
     "unknown category": (("fit", "rows.csv", *FIT, "--categorical", "q"), 1, "no column 'q'"),
-    "text as a number": (("fit", "rows.csv", *FIT, "--categorical", "a"), 1, "'city'"),
     "one class": (("fit", "one_class.csv", *FIT), 1, "one class, 'yes'"),
     "a class that comes late": (("fit", "late_class.csv", *FIT), 1, "--classes"),
     "a category that comes late": (("fit", "late_city.csv", *FIT, "--unknown", "error"), 1, "'Y'"),

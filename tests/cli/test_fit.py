@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 
 import numpy as np
 import pandas as pd
@@ -367,3 +368,18 @@ def test_what_a_message_advises_works(folder, run):
     assert "--shuffle" in run("fit", "sorted.csv", "--target", "y").out
     ran = run("fit", "sorted.csv", "--target", "y", "--shuffle", "10000", "--batch-size", "20")
     assert "health: no problems found" in ran.out
+
+
+def test_the_time_counts_learning_from_rows_that_wait(folder, run, monkeypatch):
+    """Of 1,431 leaves, sorted by species, "0.1 s" was shown after minutes."""
+    learn = FitState._after
+
+    def slowly(state, rows):
+        time.sleep(0.5)
+        return learn(state, rows)
+
+    monkeypatch.setattr(FitState, "_after", slowly)
+    (folder / "sorted.csv").write_text("a,y\n1,no\n2,no\n3,no\n3,yes\n5,yes\n")
+    ran = run("fit", "sorted.csv", "--target", "y", "--json")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["seconds"] > 0.5

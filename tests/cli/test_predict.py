@@ -90,6 +90,8 @@ def test_missing_values_are_filled_by_the_means_of_training(folder, run):
     full = run("predict", "m.amp", "full.csv").out
     first = [float(out.splitlines()[1].split(",")[0]) for out in (gap, full)]
     assert first[0] == pytest.approx(first[1], rel=1e-12)
+    assert run("predict", "m.amp", "gap.csv").out == gap  # the rule of the fit holds
+    assert run("predict", "m.amp", "gap.csv", "--missing", "error").code == 1
 
 
 def test_models_saved_in_python_serve_too(folder, run):

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -56,10 +57,32 @@ def test_dirty_entries_cost_their_rows_and_no_more(size):
     assert {(row, feature) for row, feature, _ in entries(model)} == set(DIRT)
 
 
+def test_a_conflict_is_told_in_the_names_of_the_user():
+    """Rows are counted from 1 over all batches, as files count them; "x16=5555" was an age."""
+    X, y = rows()
+    frame, model = pd.DataFrame(X, columns=list("abcde")), MiniAMPRegressor()
+    model.partial_fit(frame[50:150], y[50:150])
+    with pytest.warns(HealthWarning, match="row 118: b=60, where all others are between -"):
+        model.partial_fit(frame[:50], y[:50])
+
+
+@pytest.mark.parametrize("labels", [["no", "yes"], ["a", "b", "c"]])
+def test_a_row_of_an_impossible_class_is_told_by_its_name(labels):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(600, 2))
+    places = np.digitize(X[:, 0], [0.0] if len(labels) == 2 else [-0.5, 0.5])
+    X[300], places[300] = [6.0, 0.0], 0
+    y, model = np.array(labels)[places], MiniAMPClassifier()
+    model.partial_fit(X[:300], y[:300], classes=labels)
+    told = rf"row 301: {labels[0]} is .* \({labels[-1]} expected\)"
+    with pytest.warns(HealthWarning, match=told):
+        model.partial_fit(X[300:], y[300:])
+
+
 def test_what_was_done_is_told_once():
     X, y = rows()
     model = MiniAMPRegressor()
-    with pytest.warns(HealthWarning, match=r"row 17: x1=60, where all others are between -"):
+    with pytest.warns(HealthWarning, match=r"row 18: x1=60, where all others are between -"):
         model.partial_fit(X[:50], y[:50])
     (conflict,) = model.history_[-1]["conflicts"]
     assert conflict["kind"] == "entry"

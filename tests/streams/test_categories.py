@@ -59,9 +59,10 @@ def test_numbers_become_categories_when_named():
     assert next(iter(stream)).X.tolist() == [[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]
 
 
-def test_text_is_refused_where_no_column_may_be_a_category():
-    with pytest.raises(InvalidInputError, match="column 'c': got 'u', expected a number"):
-        list(open_stream(FRAME, "y", 4, categorical=[]))
+def test_naming_a_category_leaves_columns_of_text_categories():
+    named = open_stream(FRAME, "y", 4, categorical=["n"])
+    assert {name.split("=")[0] for name in named.feature_names} == {"c", "n"}
+    assert open_stream(FRAME, "y", 4, categorical=[]).schema == open_stream(FRAME, "y", 4).schema
 
 
 def test_a_column_of_identifiers_is_no_category():

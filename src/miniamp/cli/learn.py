@@ -123,13 +123,13 @@ def learned(run: Run[E], checkpoint: Path | None, every: int, quiet: bool) -> di
             _stopped(run, checkpoint, interruption.signal)
             raise typer.Exit(SIGNALLED + interruption.signal)
         run.keep(checkpoint)
+    _ = run.estimator.history_  # learns from rows that wait, as those of a file sorted by class
     return {"seconds": watch.seconds, "rows_per_second": watch.speed, "rows_this_time": watch.fresh}
 
 
 def _stopped(run: Run[E], checkpoint: Path | None, number: int) -> None:
     """Save what was learned, and print how to resume."""
-    what = "interrupted" if number == signal.SIGINT else "terminated"
-    what = f"{what} after {run.rows:,} rows"
+    what = f"{'interrupted' if number == signal.SIGINT else 'terminated'} after {run.rows:,} rows"
     if checkpoint is None:
         say(f"{what}, nothing was kept; with --checkpoint m.amp it could resume")
         return

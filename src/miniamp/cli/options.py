@@ -218,7 +218,7 @@ class Features:
         None, ROWS, "LIST", "Feature columns, a,b,c; all but the target by default."
     )
     categorical: str | None = option(
-        None, ROWS, "LIST", "Columns to read as categories, a,b,c; those of text by default."
+        None, ROWS, "LIST", "Columns to read as categories, a,b,c, besides those of text."
     )
     hashed: str | None = option(
         None, ROWS, "LIST",

@@ -45,10 +45,10 @@ class PredictOptions:
         callback=within(0, 1),
     )  # fmt: skip
     batch_size: int = option(1000, None, "ROWS", "Rows that are held in memory.", min=1)
-    missing: MissingRule = option(
-        MissingRule.error, None, "RULE",
-        "For a missing value: error stops, mean inserts the column's mean, drop leaves the row out "
-        "and adds the column row, the number of each row in the source.",
+    missing: MissingRule | None = option(
+        None, None, "RULE",
+        "For a missing value: error stops, mean inserts the column's mean (the default after a fit "
+        "with mean), drop leaves the row out and adds the column row, its number in the source.",
     )  # fmt: skip
 
 
@@ -63,10 +63,12 @@ def predict(model: ModelFile, source: Source, **given: Any) -> None:
 
     Example: miniamp predict houses.amp new.csv -o prices.parquet
     """
-    output, missing = given["output"], given["missing"]
+    output = given["output"]
     require_outputs({"--output": output}, source)
     kind_of(output)
     estimator, saved = opened(model)
+    filled = saved is not None and saved["reading"]["means"] is not None
+    missing = given["missing"] or (MissingRule.mean if filled else MissingRule.error)
     estimator, as_learned = _as_learned(estimator, saved, missing)
     batches = open_stream(
         source,

@@ -178,6 +178,7 @@ class Run(ABC, Generic[E]):
         """Learn one batch: estimator and position move on together, or not at all."""
         # A copy learns, so that an interrupt at any moment leaves estimator and position in step.
         successor = self.new_estimator(batch) if self.learned is None else copy.copy(self.estimator)
+        successor._features = batch.feature_names  # for warnings
         self.absorb(successor, batch)
         self.learned = Learned(successor, batch.state())
 

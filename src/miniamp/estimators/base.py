@@ -30,7 +30,7 @@ from miniamp.designs.distributed import Distributed
 from miniamp.errors import ConflictError
 from miniamp.estimators.describe import of_coefficients, to_arviz
 from miniamp.estimators.health import HealthReport, HealthWarning, blocks, diagnose, findings
-from miniamp.estimators.history import Entry, entry_line, expected_error, prior_of
+from miniamp.estimators.history import Entry, Naming, entry_line, expected_error, prior_of
 from miniamp.estimators.rows import (
     ACCEPTED,
     Collection,
@@ -228,7 +228,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
             return state
         entry = state.history[-1]
         if not before.issuperset(entry["found"]):
-            for finding in findings(state.history):
+            for finding in findings(state.history, Naming.of(self)):
                 if finding.kind not in before:
                     warnings.warn(HealthWarning(f"{finding.seen} {finding.action}"), stacklevel=5)
         if self.verbose:
@@ -334,7 +334,8 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         """What is wrong with the model, in plain words; empty when all is well."""
         state = self._learned
         seen = state.models, state.features, state.rows, state.y_scale
-        return diagnose(state.history, partial(expected_error, *seen), state.tally.r2)
+        expected = partial(expected_error, *seen)
+        return diagnose(state.history, expected, state.tally.r2, Naming.of(self))
 
     @property
     def _posteriors(self) -> list[Posterior]:

@@ -28,8 +28,9 @@ from miniamp.priors import RowPrior
 #: The noise is never below this share of the data's mean square: samples that coincide with
 #: their centres would otherwise make every later sample infinitely unlikely.
 NOISE_FLOOR = 1e-6
-#: A feature's own noise is never below this share of the average one: features that are constant so
-#: far would otherwise outweigh all others when they first change.
+#: A feature's own unit, squared, is never below this share of its squared range: one that a single
+#: sample changes would otherwise outweigh all others. A share of the average variance instead, as
+#: before, left grams to decide alone: penguins, with bills in mm, agreed by .36 with their species.
 FEATURE_FLOOR = 1e-2
 #: Message passing is an expansion in 1/N; with fewer features than this its Onsager terms are no
 #: longer small corrections, and batches are absorbed by variational mean field instead.
@@ -320,7 +321,11 @@ class Clusters:
             return None
         var = feature_variances(X)
         typical = float(var.mean())
-        return np.sqrt(np.maximum(var, FEATURE_FLOOR * typical)) if typical > 0.0 else None
+        ends = X.min(axis=0), X.max(axis=0)
+        low, high = (end.toarray().ravel() if sp.issparse(end) else end for end in ends)
+        own = np.maximum(var, FEATURE_FLOOR * np.square(high - low))
+        # A constant so far has no unit of its own; that of an average feature is as good as any.
+        return np.sqrt(np.where(own > 0.0, own, typical)) if typical > 0.0 else None
 
     def _first_level(self, Y: Matrix, starts: Sequence[Array], square: float) -> float:
         """The noise to begin with: given, as last learned, or what the best start leaves over."""

@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 
 from miniamp.errors import MiniampWarning, typed
-from miniamp.estimators.history import Entry, History, column, pooled
+from miniamp.estimators.history import NAMELESS, Entry, History, Naming, column, pooled, told
 
 #: Findings are about at least so many batches and rows, the latest ones.
 BATCHES, ROWS = 5, 200
@@ -117,7 +117,10 @@ class HealthReport:
 
 
 def diagnose(
-    history: History, expected: Callable[[int], float] | None = None, r2: float | None = None
+    history: History,
+    expected: Callable[[int], float] | None = None,
+    r2: float | None = None,
+    names: Naming = NAMELESS,
 ) -> HealthReport:
     """What the history of a stream shows about its model.
 
@@ -128,7 +131,7 @@ def diagnose(
     for entry in history:
         known = {kind for _, kind in past}
         past += [(entry["batch"], kind) for kind in entry.get("found", ()) if kind not in known]
-    found = findings(history) or list(_overall(history, r2))
+    found = findings(history, names) or list(_overall(history, r2))
     if expected is not None and not found:
         found = list(_behind_spectrum(_window(history), expected))
     return HealthReport(tuple(found), tuple(past))
@@ -149,12 +152,12 @@ def _behind_spectrum(recent: list[Entry], expected: Callable[[int], float]) -> I
         )
 
 
-def findings(history: History) -> list[Finding]:
+def findings(history: History, names: Naming = NAMELESS) -> list[Finding]:
     """What is wrong as of the latest batch."""
     if not history:
         return []
-    kinds = (_findings, _conflicts, _collapse, _unconverged)
-    return [finding for kind in kinds for finding in kind(history)]
+    later = (*_conflicts(history, names), *_collapse(history), *_unconverged(history))
+    return [*_findings(history), *later]
 
 
 def _findings(history: History) -> list[Finding]:
@@ -188,7 +191,7 @@ def blocks(used: int, rows: int) -> Finding:
     return Finding("order", seen, "Shuffle the rows.")
 
 
-def _conflicts(history: History) -> Iterator[Finding]:
+def _conflicts(history: History, names: Naming) -> Iterator[Finding]:
     found = history[-1].get("conflicts")
     if found and not _forgotten(history[-1]):
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
@@ -202,7 +205,7 @@ def _conflicts(history: History) -> Iterator[Finding]:
         yield Finding(
             "conflict",
             f"{'An entry of X' if entry else 'A batch'} contradicts what was learned before: "
-            f"{found[0]['message']}{more}.",
+            f"{told(found[0], history[-1], names)}{more}.",
             f"Check these rows.{given}{changed}{skips}",
         )
 

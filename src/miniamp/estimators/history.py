@@ -332,6 +332,41 @@ def conflict_entry(done: Adaptation, centre: float, scale: float) -> Conflict:
     return cast(Conflict, {**found, "message": message, **outlier._asdict()})
 
 
+class Naming(NamedTuple):
+    """What the user calls features and classes, where that is known."""
+
+    features: Sequence[str] | None = None
+    classes: Sequence[object] | None = None
+
+    @classmethod
+    def of(cls, estimator: object) -> Naming:
+        """As an estimator knows them; the command line gives it plain arrays, and their names."""
+        plain = getattr(estimator, "_features", None)
+        features = getattr(estimator, "feature_names_in_", plain)
+        return cls(features, getattr(estimator, "classes_", None))
+
+
+NAMELESS = Naming()
+
+
+def told(conflict: Conflict, entry: Entry, names: Naming) -> str:
+    """A conflict in the user's names; its row is counted from 1 over all batches, as in a file."""
+    if "row" not in conflict:
+        return conflict["message"]
+    row = f"row {entry['rows_seen'] - entry['rows'] + conflict['row'] + 1:,}"
+    y, classes = conflict["received"], names.classes
+    if "used" in conflict:
+        j, others = conflict["feature"], "{low:.4g} and {high:.4g}".format(**conflict)
+        name = f"x{j}" if names.features is None else names.features[j]
+        between = f"where all others are between {others}"
+        return f"{row}: {name}={y:.4g}, {between}; read as {conflict['used']:.4g}"
+    seen, expected, off = f"y={y:.4g}", f"{conflict['expected']:.4g}", conflict["deviations"]
+    if classes is not None and (len(classes) == 2 or entry["solver"] == "softmax"):
+        seen, expected = (str(classes[max(int(v), 0)]) for v in (y, conflict["expected"]))
+    weight = f"counted {conflict['factor']:.2g} times"
+    return f"{row}: {seen} is {off:.3g} standard deviations off ({expected} expected); {weight}"
+
+
 def outcome(infos: list[Info]) -> Entry:
     """How a batch was absorbed, for all targets together; the worst where they differ."""
     worst = max(infos, key=lambda info: abs(math.log(max(info.health, 1e-300))))

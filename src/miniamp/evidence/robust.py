@@ -239,6 +239,16 @@ class RobustBatch(DrawnRows[RobustState]):
             return Dual(self.design, state.rows)
         return Stack(self._held, state.rows, belief.remembered)
 
+    @property
+    def _together(self) -> float:
+        """What rows whose sites are off alike move a coefficient, over what each moves itself.
+
+        With many rows of few features each is nearly known by the others, and its own site hardly
+        counts; all of them are what is known. Without this, 7,500 rows of three features ended
+        after one iteration, with coefficients a third of what they are.
+        """
+        return max(1.0, self.rows / self.design.shape[1])
+
     def _refined(self, belief: Posterior, estimate: Moments, state: RobustState) -> RobustStep:
         """One iteration: the sites of all coefficients, and of the rows, from their cavities."""
         linear, scaled = self._linear(belief, state), state.fixed and state.common
@@ -254,7 +264,7 @@ class RobustBatch(DrawnRows[RobustState]):
             carried = float(np.sum(curvature) ** 2 / np.sum(np.square(curvature)))
             if not state.fixed:
                 wanted = rows.matched(omega, V, g, curvature)
-                residual = mismatch(rows, wanted, Tilt(1.0 / V, omega / V))
+                residual = mismatch(rows, wanted, Tilt(1.0 / V, omega / V)) * self._together
                 rows = RowSites(*Sites(*rows).towards(Sites(*wanted), size)[:2])
         if state.exact:
             if residual >= ROWS_ENOUGH and not ended:  # no coefficient is looked at meanwhile

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from miniamp.arrays import Array
 from miniamp.streams.cells import leave_out
@@ -91,18 +92,21 @@ class RunningMean:
         self.total: Array = np.zeros(1) if state is None else np.asarray(state["total"])
         self._warned = False
 
-    def filled(self, X: Array, names: Sequence[str]) -> Array:
-        """A copy of X without NaN."""
+    def filled(
+        self, X: Array, names: Sequence[str], indicators: NDArray[np.bool_] | bool = False
+    ) -> Array:
+        """A copy of X without NaN; gaps of indicators are 0, as of a category that is unknown."""
         gaps = np.isnan(X)
         N = X.shape[1]  # without features of hashed columns, for which a model may have means
         self.count = self.count[:N] + np.sum(~gaps, axis=0, dtype=np.float64)
         self.total = self.total[:N] + np.sum(np.where(gaps, 0.0, X), axis=0, dtype=np.float64)
         if not gaps.any():
             return X
-        empty = np.flatnonzero(gaps.any(axis=0) & (self.count == 0))
+        empty = np.flatnonzero(gaps.any(axis=0) & (self.count == 0) & ~np.asarray(indicators))
         if len(empty) and not self._warned:
             name, others = names[empty[0]], f" and {len(empty) - 1} more" * (len(empty) > 1)
             about = f"column {name!r}{others}: no value so far, read as 0 until there is one"
             warn(f"{about}; {leave_out(name)}")
             self._warned = True
-        return np.where(gaps, self.total / np.maximum(self.count, 1.0), X).astype(X.dtype)
+        means = np.where(indicators, 0.0, self.total / np.maximum(self.count, 1.0))
+        return np.where(gaps, means, X).astype(X.dtype)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 #: Texts that mean "no value", in any case; as pandas, R and databases write them.
-MISSING_TEXTS = frozenset(
-    ["", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "nil", "<na>", "nat", "?"]
-)
+MISSING_TEXTS = frozenset(["", "na", "n/a", "#n/a", "nan", "-nan", "null", "<na>", "nat", "?"])
+#: Words that mean it among numbers and dates only: "none" is a sewer, an airbag, a heating.
+MISSING_WORDS = frozenset(["none", "nil"])
 
 Texts = NDArray[np.object_]
 #: Values that show whether a column has text: a few where all of them are numbers, else these.
@@ -116,13 +116,14 @@ def is_text(cells: Cells) -> bool:
 def first_texts(cells: Cells) -> Iterator[str | bool]:
     """Cell by cell of a column that came as text or objects: True for a number, else its text.
 
-    Missing ones are left out. Lazy: the first cell of a wide table often settles the matter.
+    Missing ones, and words that may mean it, are left out. Lazy: the first cell of a wide table
+    often settles the matter.
     """
     for begin in range(0, len(cells), 16):
         part = cells[begin : begin + 16]
         raw = part.tolist() if isinstance(part, np.ndarray) else part.to_pylist()
         for cell, text in zip(raw, as_texts(part), strict=True):
-            if text is not None:
+            if text is not None and text.lower() not in MISSING_WORDS:
                 yield True if is_number(cell) else text
 
 
@@ -268,7 +269,7 @@ def parsed(cell: object, index: int = 0) -> float:
             return float(text)
         except ValueError:
             pass
-    if text.strip().lower() in MISSING_TEXTS:
+    if text.strip().lower() in MISSING_TEXTS | MISSING_WORDS:
         return math.nan
     raise CellError(index, cell)
 
@@ -339,7 +340,7 @@ def as_days(cells: Cells) -> Array:
 
 
 def _days(text: str | None, index: int) -> float:
-    if text is None:
+    if text is None or text.lower() in MISSING_WORDS:
         return np.nan
     try:
         moment = datetime.fromisoformat(_iso(text) or "")

@@ -286,18 +286,19 @@ class Reader:
         place = f"{self._place(int(row))}, column {name!r}"
         return checks.refuse(place, value, "a finite number", remedy)
 
-    def features(
-        self, block: Block, filled: Callable[[Array, Sequence[str]], Array] | None
-    ) -> Numbers:
+    def features(self, block: Block, filled: Callable[..., Array] | None) -> Numbers:
         """The features of a batch in the schema's order, hashed words last, gaps `filled`.
 
-        A missing category is NaN in all its indicators, so that the mean puts the frequencies seen
-        so far there. A missing text has no word, and adds nothing.
+        A missing category is none of them, a level of its own, or the mean where a reference has
+        that place. With the frequencies so far in its place, a rare level was a far entry of its
+        indicator and lost. A missing text has no word, and adds nothing.
         """
         schema = self._schema
         X = block.X if all(c.kind == NUMBER for c in schema.columns) else self._expanded(block)
         if filled is not None and isinstance(X, np.ndarray):
-            X = filled(X, schema.feature_names)
+            shown = [c for c in schema.columns if c.kind != HASHED]
+            levels = [c.is_text and c.reference is None for c in shown for _ in c.parts]
+            X = filled(X, schema.feature_names, np.array(levels or [False]))
         hashed = [column for column in schema.columns if column.kind == HASHED]
         if not hashed:
             return X

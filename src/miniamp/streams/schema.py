@@ -203,7 +203,7 @@ class ReadOptions:
 
     target: str | int | None  #: the column to predict
     columns: tuple[str | int, ...] | None  #: the features, all other columns if None
-    #: Columns that are categories; "auto" takes those that hold text.
+    #: Columns that are categories, besides those that hold text.
     categorical: str | frozenset[str]
     labels: bool | str  #: whether the target is text
     vocabularies: dict[str, tuple[str, ...]]  #: categories that are known already, by column
@@ -333,15 +333,14 @@ def _column(name: str, cells: Sequence[Cells], options: ReadOptions) -> Column:
     if name in options.vocabularies:
         column = Column(name, CATEGORY, options.vocabularies[name])
         return _with_reference(column, options.reference)
-    auto = options.categorical == "auto"
-    if not auto and name in options.categorical:
+    if options.categorical != "auto" and name in options.categorical:
         return Column(name, CATEGORY)
     kind = likely_type(cells)
     if kind == "date":
         return Column(name, date_kind(cells))
     if kind == "unclear":
         raise unclear_dates(name, cells)
-    return Column(name, CATEGORY if auto and kind == "text" else NUMBER)
+    return Column(name, CATEGORY if kind == "text" else NUMBER)
 
 
 def _with_vocabulary(column: Column, head: Sequence[Piece], reference: Reference) -> Column:

@@ -286,9 +286,9 @@ def open_stream(
         The feature columns, in this order; all but the target by default. Columns are found by name
         in every file, whatever their order there, and further ones are ignored.
     categorical : "auto" or list of str
-        Columns to turn into one indicator feature per category. "auto" takes those where the first
-        rows have text and no number. Dates, by type or as ISO text, become days since 2000, season,
-        weekday and time of day, as far as these vary, unless they are listed here.
+        Columns to turn into one indicator feature per category, besides those where the first rows
+        have text and no number, which "auto" takes alone. Dates, by type or as ISO text, become
+        days since 2000, season, weekday and time of day where these vary, unless listed here.
     missing : "error", "mean" or "drop"
         What to do where a value is missing: stop, naming row and column; fill in the running mean
         of the column; or leave the row out. Masked values of a masked array are missing.

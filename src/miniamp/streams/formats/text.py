@@ -37,7 +37,7 @@ BLOCK = 1 << 20
 LINES = 64
 WIDEST = 1 << 24
 #: Recognised by the parser itself; other spellings are found later, cell by cell (`cells`).
-_NO_VALUE = [*MISSING_TEXTS, "NA", "N/A", "#N/A", "NaN", "NULL", "None", "<NA>"]
+_NO_VALUE = [*MISSING_TEXTS, "NA", "N/A", "#N/A", "NaN", "NULL", "<NA>"]
 _DELIMITERS = (",", ";", "\t", "|")
 #: A number with a comma before its decimals.
 _COMMA = r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$"
