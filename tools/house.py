@@ -49,7 +49,7 @@ ALLOWED = tuple(f"{name}." for name in _RUFF["flake8-tidy-imports"]["banned-modu
 #: when the source gets better, lower them; raise none of them.
 LIMITS = {
     "lines": 42_136,  # now; goal 30,800
-    "files": 199,  # now; goal 160, and 237 with all features
+    "files": 198,  # now; goal 160, and 237 with all features
     "long_files": 0,
     "cycles": 0,
     "any": 80,

@@ -153,7 +153,7 @@ class FarScores(FactorScores):
 
     def times(self, V: Array) -> Array:
         """J V, (N, R)."""
-        return np.asarray(self._made.sum("times", V))
+        return np.asarray(self._made.total("times", V))
 
     def transposed_times(self, U: Array) -> Array:
         """J' U, (M, R)."""
