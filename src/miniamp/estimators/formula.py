@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import re
 import warnings
 from collections.abc import Mapping
@@ -13,7 +12,6 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Given
-from miniamp.errors import MissingExtraError
 from miniamp.estimators.base import StreamingEstimator
 from miniamp.estimators.classifier import MiniAMPClassifier
 from miniamp.estimators.regressor import MiniAMPRegressor
@@ -191,12 +189,7 @@ class FormulaClassifier(_Formula, MiniAMPClassifier):
 
 
 def _formulaic() -> Formulaic:
-    try:
-        return importlib.import_module("formulaic")
-    except ImportError as error:
-        raise MissingExtraError(
-            "from_formula", "", "formulaic to be installed", 'pip install "miniamp[formula]"'
-        ) from error
+    return checks.needed("formulaic", "from_formula")
 
 
 def _parsed(text: str) -> tuple[list[str], list[str], bool]:

@@ -287,7 +287,7 @@ def with_classes(state: FitState, classes: int) -> FitState:
         models = tuple(
             image
             for m in models
-            for image in (_of_two(m, state.settings) if join else (_mirrored(m), m))
+            for image in (_of_two(m, state.settings) if join else _mirrored(m))
         )
     if models:
         models += tuple(_unseen(models[0]) for _ in range(targets - len(models)))
@@ -325,20 +325,9 @@ def _wider(belief: Posterior, end: int, more: int) -> Posterior:
     )
 
 
-def _mirrored(model: Model) -> Model:
-    """The model of the opposite labels."""
-    belief = model.posterior
-
-    def mirror(tilt: Tilt) -> Tilt:
-        return Tilt(tilt.A, -tilt.B)
-
-    new = Posterior(belief.prior, belief.size, mirror(belief.tilt), memory=belief.memory)
-    remembered = belief.remembered
-    if remembered is not None:
-        new = new.remembering(
-            Remembered(remembered.rows, -remembered.targets, mirror(remembered.field))
-        )
-    return replace(model, posterior=new)
+def _mirrored(model: Model) -> tuple[Model, Model]:
+    """The model of the opposite labels, and this one."""
+    return replace(model, posterior=model.posterior.stretched(-1.0)), model
 
 
 def _unseen(like: Model) -> Model:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_random_state
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
-from miniamp.errors import MissingExtraError, printable
+from miniamp.errors import printable
 from miniamp.evidence.linear import sites_of, solve
 
 if TYPE_CHECKING:
@@ -72,14 +72,9 @@ class Summary:
 
     def frame(self) -> pd.DataFrame:
         """The table as a pandas DataFrame indexed by name; the facts are its `attrs`."""
-        try:
-            import pandas as pd  # noqa: PLC0415 (optional)
-        except ImportError as error:
-            raise MissingExtraError(
-                "summary", "", "pandas to be installed", 'pip install "miniamp[streams]"'
-            ) from error
         index = [name for name in ("class", "target", "cluster", "name") if name in self.columns]
-        table = pd.DataFrame(self.columns).set_index(index)
+        table: pd.DataFrame = checks.needed("pandas", "summary").DataFrame(self.columns)
+        table = table.set_index(index)
         table.attrs = {"title": self.title, "level": self.level, **self.facts}
         return table
 
