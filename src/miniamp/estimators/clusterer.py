@@ -35,10 +35,16 @@ from miniamp.estimators.rows import (
     ready,
     require_measurable,
 )
-from miniamp.estimators.saving import SaveMixin, State, labels_of, labels_state
+from miniamp.estimators.saving import SaveMixin, State
 from miniamp.estimators.settings import ClusterSettings
 from miniamp.estimators.summary import Summary, SummaryMixin
 from miniamp.evidence import Factors
+
+#: Names of the parameters that make the settings.
+CLUSTERING = (
+    *("n_clusters", "prior", "prior_var", "noise", "n_init_batches", "n_init", "fading"),
+    *("max_iter", "tol"),
+)
 
 
 class MiniAMPClusterer(
@@ -118,7 +124,6 @@ class MiniAMPClusterer(
     """
 
     labels_: NDArray[np.int64]
-    n_features_in_: int
     feature_names_in_: NDArray[np.generic]
     _state: Clusters
 
@@ -209,24 +214,11 @@ class MiniAMPClusterer(
         return self._learned.distances(self._checked(X))
 
     def _settings(self) -> ClusterSettings:
-        return ClusterSettings.checked(
-            n_clusters=self.n_clusters,
-            prior=self.prior,
-            prior_var=self.prior_var,
-            noise=self.noise,
-            n_init_batches=self.n_init_batches,
-            n_init=self.n_init,
-            fading=self.fading,
-            max_iter=self.max_iter,
-            tol=self.tol,
-        )
+        return ClusterSettings.checked(**{name: getattr(self, name) for name in CLUSTERING})
 
     def _fresh(self, settings: ClusterSettings, features: int) -> Clusters:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         return Clusters(settings, features, seed)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_state")
 
     @property
     def _learned(self) -> Clusters:
@@ -292,22 +284,13 @@ class MiniAMPClusterer(
     def _summary(self, level: float, names: Sequence[str] | None = None) -> Summary:
         return of_clusters(self, level, names)
 
-    def _fitted(self) -> State:
-        if not self.__sklearn_is_fitted__():
-            return {}
-        names = getattr(self, "feature_names_in_", None)
-        return {
-            "state": self._state.state(),
-            "labels": self.labels_,
-            "names": None if names is None else labels_state(names),
-        }
+    def _state_of(self, state: State) -> Clusters:
+        return Clusters.from_state(state, self._settings())
 
     def _restore(self, fitted: State) -> None:
-        self._state = Clusters.from_state(fitted["state"], self._settings())
-        self.labels_ = fitted["labels"]
-        self.n_features_in_ = self._state.features
-        if fitted["names"] is not None:
-            self.feature_names_in_ = labels_of(fitted["names"])
+        # Files of version 0.1 have other names.
+        old = {"labels": "labels_", "names": "feature_names_in_"}
+        super()._restore({old.get(n, n): kept for n, kept in fitted.items() if kept is not None})
 
     def _checked(self, X: Given) -> Matrix:
         rows: Matrix = validate_data(self, numbers("X", X), reset=False, **ACCEPTED)
