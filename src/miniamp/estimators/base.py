@@ -279,6 +279,9 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
 
     # Asking.
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_state")
+
     @property
     def _learned(self) -> FitState:
         check_is_fitted(self)

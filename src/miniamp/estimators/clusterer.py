@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,12 @@ CLUSTERING = (
     *("n_clusters", "prior", "prior_var", "noise", "n_init_batches", "n_init", "fading"),
     *("max_iter", "tol"),
 )
+
+
+def _of_state(name: str, doc: str | None = None) -> Any:
+    """A property of the fit state, as an attribute of the estimator."""
+    described = doc or getattr(Clusters, name).__doc__
+    return property(lambda self: getattr(self._learned, name), doc=described)
 
 
 class MiniAMPClusterer(
@@ -220,40 +226,20 @@ class MiniAMPClusterer(
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         return Clusters(settings, features, seed)
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_state")
+
     @property
     def _learned(self) -> Clusters:
         check_is_fitted(self)
         return self._state
 
-    @property
-    def cluster_centers_(self) -> Array:
-        """Posterior means of the centres, (R, N)."""
-        return self._learned.centres
-
-    @property
-    def cluster_std_(self) -> Array:
-        """Posterior standard deviations of the centres, (R, N)."""
-        return self._learned.centre_std
-
-    @property
-    def cluster_weights_(self) -> Array:
-        """Share of the samples in each cluster, (R,)."""
-        return self._learned.weights
-
-    @property
-    def noise_(self) -> float | Array:
-        """Current estimate of the variance of the noise."""
-        return self._learned.noise
-
-    @property
-    def posterior_(self) -> Factors | None:
-        """The posterior of the centres."""
-        return self._learned.belief
-
-    @property
-    def n_samples_seen_(self) -> int:
-        """Samples absorbed so far."""
-        return self._learned.samples
+    cluster_centers_: Array = _of_state("centres")
+    cluster_std_: Array = _of_state("centre_std")
+    cluster_weights_: Array = _of_state("weights")
+    noise_: float | Array = _of_state("noise")
+    posterior_: Factors | None = _of_state("belief", "The posterior of the centres.")
+    n_samples_seen_: int = _of_state("samples", "Samples absorbed so far.")
 
     @property
     def n_iter_(self) -> int:

@@ -121,15 +121,12 @@ class SaveMixin(ABC):
         with streams.restoring(path):
             return cls.from_state(state)
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_state")
-
     def _label_names(self) -> list[str]:
         return [name for name in LABELS if hasattr(self, name)]
 
     def _fitted(self) -> State:
         """What was learned, as plain values and posteriors; empty before the first batch."""
-        if not self.__sklearn_is_fitted__():
+        if not hasattr(self, "_state"):
             return {}
         labels = {name: labels_state(getattr(self, name)) for name in self._label_names()}
         return {**labels, "state": self._state.state()}
