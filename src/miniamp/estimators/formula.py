@@ -73,6 +73,7 @@ def from_formula(
     >>> model.predict(pd.DataFrame({"bill": [10.0], "sex": ["m"]})).round(1).tolist()
     [2.5]
     """
+    checks.choice("estimator", estimator, ("auto", "regressor", "classifier"))
     left, right, ones = _parsed(formula)
     if estimator == "auto":
         if data is None:
@@ -83,10 +84,6 @@ def from_formula(
         numeric = all(frame[name].dtype.kind in "fiu" for name in left)
         estimator = "regressor" if numeric else "classifier"
     kinds = {"regressor": FormulaRegressor, "classifier": FormulaClassifier}
-    if estimator not in kinds:
-        raise checks.refuse(
-            "estimator", repr(estimator), "'auto', 'regressor' or 'classifier'", "choose one"
-        )
     model = kinds[estimator](formula, **{**options, "fit_intercept": ones})
     return model if data is None else model.fit(data)
 
