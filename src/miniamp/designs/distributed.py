@@ -147,8 +147,12 @@ class Distributed(Design):
     ) -> Sweep:
         number, before = next(self._numbers), None if memory is None else int(memory)
         observe = Call(RowBlock.observe, own=self._split(y))
-        noise = lambda k: (channel.at(self._rows[k]),)  # noqa: E731
-        sweep = Call(RowBlock.sandwich, (x, v, number, before), noise, added_sweeps)
+        sweep = Call(
+            RowBlock.sandwich,
+            (x, v, number, before),
+            lambda k: (channel.at(self._rows[k]),),
+            added_sweeps,
+        )
         # The observations are sent once, and not in every iteration.
         same = self._observed is y
         total = self._pool.run(*([sweep] if same else [observe, sweep]))
