@@ -32,6 +32,7 @@ NO_NUMBERS = (str, bytes, date, timedelta, np.datetime64, np.timedelta64)
 #: The extra that has a package, where it is not `streams`.
 EXTRAS = {"duckdb": "sql", "redis": "redis", "confluent_kafka": "kafka", "sklearn": "sklearn"}
 EXTRAS |= dict.fromkeys(("matplotlib", "plotly"), "report")
+EXTRAS |= {"arviz": "arviz", "onnx": "onnx", "formulaic": "formula", "distributed": "distributed"}
 
 
 def refuse(name: str, received: object, expected: str, remedy: str) -> InvalidInputError:

@@ -178,8 +178,8 @@ class Posterior:
     def stretched(self, factor: ArrayOrFloat) -> Self:
         """The same belief about factor * x instead of x: an exact change of units.
 
-        The prior stays, and is that of the new units from now on. `factor` is positive, one number
-        or (N,).
+        The prior stays, and is that of the new units from now on. `factor` is not zero: one number
+        or (N,), of either sign.
         """
         if not np.count_nonzero(factor != 1.0):  # ten times as fast as np.all of few
             return self

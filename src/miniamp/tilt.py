@@ -173,7 +173,7 @@ class JointSolution:
 
     def stretched(self, factor: Array) -> JointSolution:
         """That of factor * x."""
-        log_det = self.log_det - 2.0 * float(np.log(factor).sum())
+        log_det = self.log_det - 2.0 * float(np.log(np.abs(factor)).sum())
         known = self.__dict__ if isinstance(self.unit, float) else {}  # the inverse, if needed
         inverse, unit = known.get("root", self.inverse), factor * self.unit
         return JointSolution(factor * self.mean, self.lower, log_det, unit, inverse)

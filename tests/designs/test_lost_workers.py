@@ -176,6 +176,18 @@ def test_kills_while_loading(client, problem, tmp_path) -> None:
     np.testing.assert_allclose(design.toarray(), problem.Phi)
 
 
+def dies_always(source):
+    os.kill(os.getpid(), signal.SIGKILL)
+    return source()
+
+
+def test_a_block_that_kills_every_worker_is_named(client, problem) -> None:
+    """As one that is larger than the memory of any of them."""
+    sources = [functools.partial(dies_always, problem.sources[0]), *problem.sources[1:]]
+    with pytest.raises(LostWorkersError, match=r"died one after the other while loading blocks"):
+        designs.Distributed(sources, client)
+
+
 def from_file(path: Path, moments: tuple[int, ...], where: Path):
     with np.load(path) as kept:
         return Fatal(kept["Phi"], moments, where), kept["y"]

@@ -94,3 +94,22 @@ def test_a_model_stopped_after_a_batch_that_was_skipped(tmp_path):
     stopped = run(stopped, X, y, 50, tmp_path / "m.amp")
     assert straight.history_[2]["conflicts"][0]["kind"] == "skipped"
     assert straight.history_ == stopped.history_
+
+
+def test_clusterings_saved_under_the_former_names_of_their_fields(tmp_path):
+    names = np.array([f"f{i}" for i in range(5)], dtype=object)
+    rows = np.random.default_rng(0).normal(size=(60, 5))
+    model = miniamp.MiniAMPClusterer(3, random_state=0).partial_fit(rows)
+    model.feature_names_in_ = names
+    saved = model.state()
+    fitted = saved["fitted"]
+    fitted["labels"], fitted["names"] = fitted.pop("labels_"), fitted.pop("feature_names_in_")
+    miniamp.streams.save(tmp_path / "old.amp", saved)
+    again = miniamp.load(tmp_path / "old.amp")
+    assert again.feature_names_in_.tolist() == names.tolist()
+    assert np.array_equal(again.labels_, model.labels_)
+    del model.feature_names_in_
+    saved = model.state()
+    saved["fitted"] |= {"labels": saved["fitted"].pop("labels_"), "names": None}
+    miniamp.streams.save(tmp_path / "old.amp", saved)
+    assert not hasattr(miniamp.load(tmp_path / "old.amp"), "feature_names_in_")

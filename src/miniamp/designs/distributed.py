@@ -5,23 +5,25 @@ x and v go out, two vectors of length N come back; the rows and their g never le
 
 from __future__ import annotations
 
+import copy
+import functools
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
-from miniamp.designs.base import Design, Sweep
-from miniamp.designs.row_block import RowBlock, added, added_sweeps, stacked
+from miniamp.designs.base import Design, Sweep, triangle
 from miniamp.designs.sequential import Columns, GramColumns, Responses, Running
 from miniamp.designs.worker_pool import (
     Call,
     LostSchedulerError,
     LostWorkersError,
+    RowBlock,
     WorkerPool,
     current_client,
 )
@@ -88,8 +90,8 @@ class Distributed(Design):
         self.client = current_client(client)
         if not sources:
             raise checks.refuse("sources", "none", "at least one block of rows", "check the source")
-        self._pool = WorkerPool(RowBlock, sources, self.client)
-        shapes, mean_squares, targets = zip(*self._each(RowBlock.facts), strict=True)
+        self._pool = WorkerPool(sources, self.client)
+        shapes, mean_squares, targets = zip(*self._pool.run(Call(RowBlock.facts)), strict=True)
         sizes, widths = [rows for rows, _ in shapes], {columns for _, columns in shapes}
         if len(widths) > 1:
             raise checks.refuse(
@@ -105,6 +107,7 @@ class Distributed(Design):
         self._targets = [y for y in targets if y is not None]
         self._numbers = itertools.count(1)
         self._observed: Array | None = None
+        self._made: tuple[int, Callable[[Design], object]] | None = None
 
     @classmethod
     def of(cls, Phi: object) -> Design | None:
@@ -151,12 +154,11 @@ class Distributed(Design):
             added_sweeps,
         )
         # The observations are sent once, and not in every iteration.
-        calls = [sweep] if self._observed is y else [observe, sweep]
-        total = added_sweeps(result for _, result in self._pool.run(*calls))
-        past = self._pool.log[1:] if self._observed is y and memory is not None else []
+        same = self._observed is y
+        total = self._pool.run(*([sweep] if same else [observe, sweep]))
+        past = self._pool.log[1:] if same and memory is not None else []
         kept = max(2, REMEMBERED_BYTES // (2 * x.nbytes))
-        self._pool.log = [observe, *[*past, sweep][-kept:]]
-        self._observed = y
+        self._pool.log, self._observed = [observe, *[*past, sweep][-kept:]], y
         return Sweep(
             total.pull,
             total.curvature,
@@ -166,7 +168,7 @@ class Distributed(Design):
         )
 
     def forecast(self, x: Array, v: Array) -> tuple[Array, Array]:
-        means, variances = zip(*self._each(RowBlock.method, "forecast", x, v), strict=True)
+        means, variances = zip(*self.each("forecast", x, v), strict=True)
         return np.concatenate(means), np.concatenate(variances)
 
     @property
@@ -174,7 +176,7 @@ class Distributed(Design):
         return self._mean_square
 
     def diagnosis(self) -> str:
-        found = [text for text in self._each(RowBlock.method, "diagnosis") if text]
+        found = [text for text in self.each("diagnosis") if text]
         return str(found[0]) if found else ""
 
     def online(
@@ -183,7 +185,7 @@ class Distributed(Design):
         """Rows one after the other: the belief goes from block to block, 4 N numbers at a time."""
         for k, rows in enumerate(self._rows):
             call = Call(RowBlock.online, (running, prior, y[rows], channel.at(rows)))
-            ((_, ((new, given),)),) = self._pool.run(call, only=[k])
+            ((new, given),) = self._pool.run(call, only=[k])
             for mine, theirs in zip(running, new, strict=True):
                 mine[:] = theirs
             for mine, theirs in zip(responses, given, strict=True):
@@ -193,15 +195,15 @@ class Distributed(Design):
         """All entries, brought to the client."""
         M, N = self.shape
         checks.formed_bytes(8 * M * N, f"{M} x {N} rows at the client", _STAY)
-        return np.concatenate(self._each(RowBlock.method, "toarray"))
+        return np.concatenate(self.each("toarray"))
 
     def transposed_times(self, u: Array) -> Array:
-        return np.asarray(self._total(RowBlock.method, "transposed_times", split=(u,)))
+        return np.asarray(self.total("transposed_times", u))
 
     def information(self, weights: Array) -> Array:
         N = self.shape[1]
         checks.formed_bytes(8 * N * N, f"{N} x {N} products of columns at the client", _STAY)
-        return np.asarray(self._total(RowBlock.method, "information", split=(weights,)))
+        return np.asarray(self.total("information", weights))
 
     def columns(self) -> Columns:
         """What coordinate updates need of the columns: their products, N x N numbers."""
@@ -215,11 +217,11 @@ class Distributed(Design):
         workers = len(self._pool.groups)
         what = f"triangles of {N} x {N} from {workers} workers at the client"
         checks.formed_bytes(8 * N * N * (1 + workers), what, _STAY)
-        R, t = self._total(RowBlock.triangle, split=(weights, targets), combine=stacked)
+        R, t = self.total("weighted", weights, targets, combine=triangles)
         return R, t
 
     def row_variances(self, root: Array | None, D: Array) -> Array:
-        return np.concatenate(self._each(RowBlock.method, "row_variances", root, D))
+        return np.concatenate(self.each("row_variances", root, D))
 
     def held(self) -> Design:
         """This design where it has more rows than columns, which each worker can decompose itself.
@@ -228,30 +230,25 @@ class Distributed(Design):
         """
         return self if self.shape[0] > self.shape[1] else super().held()
 
-    def derive(self, make: Callable[[Design], object]) -> DerivedBlocks:
-        """What `make` makes of each block, kept beside it on its worker."""
-        return DerivedBlocks(self, make)
+    def derive(self, make: Callable[[Design], object]) -> Self:
+        """A handle to what `make` makes of each block, kept beside it: for `each` and `total`."""
+        new = copy.copy(self)
+        new._made = next(self._numbers), make
+        return new
+
+    def each(self, name: str, *shared: object) -> list[Any]:
+        """The results of a method of each block, or its attributes, in order."""
+        result: list[Any] = self._pool.run(Call(RowBlock.ask, (self._made, name, *shared)))
+        return result
+
+    def total(self, name: str, *split: Array, combine: Callable[[Iterable[Any]], Any] = sum) -> Any:
+        """What a method of all blocks gives in all, each given its rows of arrays (M, ...)."""
+        asked = Call(RowBlock.ask, (self._made, name), self._split(*split), combine)
+        return self._pool.run(asked)
 
     def _split(self, *arrays: Array) -> Callable[[int], tuple[object, ...]]:
         """The rows of block k of each array (M, ...)."""
         return lambda k: tuple(array[self._rows[k]] for array in arrays)
-
-    def _each(self, task: Callable[..., Any], *shared: object) -> list[Any]:
-        """The results of all blocks, in order."""
-        found = self._pool.run(Call(task, shared))
-        pairs = [pair for blocks, results in found for pair in zip(blocks, results, strict=True)]
-        return [result for _, result in sorted(pairs, key=operator.itemgetter(0))]
-
-    def _total(
-        self,
-        task: Callable[..., Any],
-        *shared: object,
-        split: tuple[Array, ...],
-        combine: Callable[[Iterable[Any]], Any] = added,
-    ) -> Any:
-        """The combined results of all blocks, each given its rows of `split`."""
-        found = self._pool.run(Call(task, shared, self._split(*split), combine))
-        return combine(result for _, result in found)
 
     @classmethod
     def from_array(
@@ -338,16 +335,14 @@ def _split_frame(part: Partition, features: list[str], target: str | None) -> ob
     return rows if target is None else (rows, part[target].to_numpy())
 
 
-class DerivedBlocks:
-    """Something that was made of every block of rows, where it is: see `Distributed.derive`."""
+def added_sweeps(sweeps: Iterable[Sweep]) -> Sweep:
+    """The sums of all parts of sweeps."""
+    return functools.reduce(lambda a, b: Sweep(*map(operator.add, a, b)), sweeps)
 
-    def __init__(self, design: Distributed, make: Callable[[Design], object]) -> None:
-        self._design, self._made = design, (next(design._numbers), make)
 
-    def each(self, name: str, *shared: object) -> list[Any]:
-        """The results of one of its methods, or its attributes, for all blocks."""
-        return self._design._each(RowBlock.derived, *self._made, name, *shared)
-
-    def sum(self, name: str, split: Array) -> Array:
-        """The sum of the results, each block given its own part of an array (M, ...)."""
-        return np.asarray(self._design._total(RowBlock.derived, *self._made, name, split=(split,)))
+def triangles(parts: Iterable[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Rows and targets on top of each other, rotated to at most N rows one after the other."""
+    return functools.reduce(
+        lambda a, b: triangle(*map(np.concatenate, zip(a, b, strict=True))),
+        (triangle(*part) for part in parts),
+    )

@@ -1,9 +1,10 @@
-"""Blocks of rows on the workers of a Dask cluster, and their recovery when a worker dies.
+"""Blocks of rows in stock Dask actors, and their recovery when a worker dies.
 
-Each worker holds its blocks in one stock Dask actor, so that a call is one message out and one back
-per worker. Dask does not recover the state of an actor, so a thin layer above does: every block
-knows its source, and the pool keeps a log of the calls that made a block what it is. The blocks of
-a lost worker are loaded on others and repeat the log, while the call that found it lost waits.
+Each worker holds its blocks in one actor, so that a call is one message out and one back per
+worker. Dask chooses the worker of an actor (the one with the fewest) and starts it elsewhere when
+that worker dies while loading, but it does not recover the state of an actor. The layer here does:
+every block knows its source, and the pool keeps a log of the calls that made a block what it is.
+The blocks of a lost worker are loaded again, and repeat the log before the call that found it lost.
 """
 
 from __future__ import annotations
@@ -11,11 +12,18 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
 
 from miniamp import checks
+from miniamp.arrays import Array
+from miniamp.channels.base import Channel
 from miniamp.designs import threads
-from miniamp.errors import InvalidInputError, MiniampError, MissingExtraError
+from miniamp.designs.base import Design, Sweep, as_design
+from miniamp.designs.sequential import Responses, Running
+from miniamp.errors import InvalidInputError, MiniampError
+from miniamp.posterior import Prior
 
 if TYPE_CHECKING:
     from distributed import ActorFuture, Client, Future
@@ -27,13 +35,19 @@ WATCH = 0.5
 REVIVAL = 30.0
 #: How often the blocks of lost workers are loaded again within one call before giving up.
 TRIES = 8
-
-#: Makes a block, on the worker, of its source and its index.
-Make: TypeAlias = Callable[[object, int], object]
+#: Iterations whose g a block remembers: the one being made, the one it is made from, and one that
+#: was made to check an estimate.
+KEPT = 3
 
 
 class LostWorkersError(MiniampError, RuntimeError):
     """No worker is left that could hold a block of rows; the belief is unchanged."""
+
+    @classmethod
+    def of(cls, received: str, remedy: str) -> LostWorkersError:
+        """The error for this state of the cluster."""
+        expected = "workers that live and have room for the rows"
+        return cls("client", received, expected, f"{remedy}; the belief is unchanged")
 
 
 class LostSchedulerError(LostWorkersError):
@@ -44,13 +58,81 @@ class _WorkerLost(Exception):
     """The worker that held a group of blocks is gone; they can be loaded again elsewhere."""
 
 
+class RowBlock:
+    """Rows in a worker's memory, with their observations and their g.
+
+    The source is called here, on the worker, or was already computed by the cluster: rows alone, or
+    a pair (rows, observations). Messages name the block by its index.
+    """
+
+    def __init__(self, source: object, index: int) -> None:
+        try:
+            loaded = source() if callable(source) else source
+            rows, y = loaded if isinstance(loaded, tuple) else (loaded, None)
+            self.design = as_design(rows)
+            self.y = None if y is None else checks.vector("y", y, self.design.shape[0])
+        except InvalidInputError as error:
+            raise error.relabelled(f"block {index}: {error.argument}") from error
+        except MiniampError:
+            raise
+        except Exception as error:  # whatever a loader may raise, its file being gone among it
+            raise cannot_load(index, error) from error
+        self._observed = np.empty(0)
+        self._memory: dict[int, Array] = {}
+        self._derived: tuple[int, object] = (0, self.design)
+
+    def facts(self) -> tuple[tuple[int, int], float, Array | None]:
+        """What the client must know: shape, mean square, and the observations that came along."""
+        return self.design.shape, self.design.mean_square, self.y
+
+    def ask(
+        self, made: tuple[int, Callable[[Design], object]] | None, name: str, *arguments: object
+    ) -> Any:
+        """A method or attribute of the design, or of something made of it.
+
+        `made` is a number and what makes it; it is kept until one of another number is asked for.
+        """
+        if made is not None and self._derived[0] != made[0]:
+            self._derived = (0, self.design)  # free the old one before there are two
+            self._derived = (made[0], made[1](self.design))
+        found = getattr(self.design if made is None else self._derived[1], name)
+        return found(*arguments) if callable(found) else found
+
+    def observe(self, y: Array) -> None:
+        """Take the observations of the sweeps to come."""
+        self._observed = y
+
+    def sandwich(
+        self, x: Array, v: Array, number: int, before: int | None, channel: Channel
+    ) -> Sweep:
+        """One pass over the block, with sums in the place of means; g stays here, as `number`."""
+        memory = None if before is None else self._memory.get(before)
+        sweep = self.design.sandwich(x, v, self._observed, channel, memory)
+        self._memory[number] = sweep.memory
+        while len(self._memory) > KEPT:
+            del self._memory[min(self._memory.keys() - {before})]
+        rows = self.design.shape[0]
+        pull, curvature, _, mean_square, mean_curvature = sweep
+        return Sweep(pull, curvature, np.empty(0), rows * mean_square, rows * mean_curvature)
+
+    def online(
+        self, running: Running, prior: Prior, y: Array, channel: Channel
+    ) -> tuple[Running, Responses]:
+        """A belief after the rows, one by one, and the channel's responses."""
+        running = Running(*(np.array(part) for part in running))  # what arrives is read-only
+        responses = Responses.empty(len(y))
+        self.design.online(running, y, channel, prior, responses)
+        return running, responses
+
+
 class Call(NamedTuple):
     """A function of each block, and its arguments."""
 
     task: Callable[..., Any]  #: called with the block, then `shared`, then `own(k)`
     shared: tuple[object, ...] = ()  #: arguments for all blocks
     own: Callable[[int], tuple[object, ...]] = lambda _: ()  #: further arguments of block k
-    combine: Callable[[Iterable[Any]], Any] = list  #: what a worker makes of its blocks' results
+    #: what is made of the results of a worker's blocks, and then of all workers'; None: a list
+    combine: Callable[[Iterable[Any]], Any] | None = None
 
 
 class Message(NamedTuple):
@@ -68,10 +150,10 @@ class Failed(NamedTuple):
 class Blocks:
     """The actor: all blocks of one worker."""
 
-    def __init__(self, make: Make, indices: Sequence[int], *sources: object) -> None:
+    def __init__(self, indices: Sequence[int], *sources: object) -> None:
         from distributed import get_worker
 
-        self._blocks = {k: make(source, k) for k, source in zip(indices, sources, strict=True)}
+        self._blocks = {k: RowBlock(source, k) for k, source in zip(indices, sources, strict=True)}
         # Dask sets OMP_NUM_THREADS to 1 for all its workers, however many threads one was given.
         self._threads = int(get_worker().state.nthreads)
 
@@ -81,49 +163,37 @@ class Blocks:
         try:
             with threads.limit(self._threads):
                 for task, shared, own, combine in message.calls:
-                    each = (task(self._blocks[k], *shared, *mine) for k, mine in own.items())
-                    result = combine(each)
+                    each = ((k, task(self._blocks[k], *shared, *mine)) for k, mine in own.items())
+                    result = combine(r for _, r in each) if combine else dict(each)
         except Exception as error:  # raised by `Group.result`
             return Failed(error)
         return result
 
 
 class Group:
-    """The blocks that one actor holds."""
+    """Blocks that one actor holds; `first` are the calls that they have to repeat first."""
 
-    def __init__(self, pool: WorkerPool, worker: str, sources: dict[int, object]) -> None:
-        self.worker, self.blocks, self._client = worker, tuple(sources), pool.client
-        # On this worker and no other: Dask lets a task wait for ever whose preferred worker died.
-        self._future: Future = pool.client.submit(
-            Blocks, pool.make, self.blocks, *sources.values(),
-            actor=True, pure=False, workers=[worker],
-        )  # fmt: skip
+    def __init__(self, client: Client, sources: dict[int, object], first: list[Call]) -> None:
+        self.blocks, self.first, self._client = tuple(sources), first, client
+        self._future: Future = client.submit(
+            Blocks, self.blocks, *sources.values(), actor=True, pure=False
+        )
 
-    def wait(self) -> None:
+    def load(self) -> None:
         """Wait until the blocks are loaded; raises what a source raised."""
-        from distributed import CancelledError, KilledWorker
-
-        while not first_done(self._client, [self._future]):
-            if self.worker not in living_workers(self._client):
-                raise _WorkerLost
-        try:
-            with self._client.as_current():  # an actor belongs to the client that is current
-                self._actor = self._future.result()
-        except (KilledWorker, CancelledError) as error:
-            raise _WorkerLost from error
-        except MiniampError:
-            raise
-        except Exception as error:  # of a graph that the cluster was to compute
-            which = " to ".join(map(str, sorted({self.blocks[0], self.blocks[-1]})))
-            raise cannot_load(which, error) from error
+        await_all(self._client, [self._future])
+        with self._client.as_current():  # an actor belongs to the client that is current
+            self._actor = self._future.result()
 
     def send(self, calls: Sequence[Call], only: Sequence[int]) -> ActorFuture | None:
         """The pending result of the last call; None if the worker is known to be lost."""
         if self._future.status != "finished":
             return None
-        blocks = [k for k in self.blocks if k in only]
-        sent = [(c.task, c.shared, {k: c.own(k) for k in blocks}, c.combine) for c in calls]
-        return self._actor.run(Message(sent))
+        mine, some = self.blocks, [k for k in self.blocks if k in only]
+        sent = [(call, mine) for call in self.first] + [(call, some) for call in calls]
+        return self._actor.run(
+            Message([(c.task, c.shared, {k: c.own(k) for k in ks}, c.combine) for c, ks in sent])
+        )
 
     def result(self, pending: ActorFuture | None) -> Any:
         """The result of a pending call."""
@@ -136,6 +206,7 @@ class Group:
                 break
             if isinstance(result, Failed):
                 raise result.error
+            self.first = []
             return result
         raise _WorkerLost
 
@@ -147,16 +218,13 @@ class WorkerPool:
     loaded again has to repeat, `recovered` counts such blocks.
     """
 
-    def __init__(self, make: Make, sources: Sequence[object], client: Client) -> None:
-        self.client, self.make, self._sources = client, make, sources
+    def __init__(self, sources: Sequence[object], client: Client) -> None:
+        self.client, self._sources = client, sources
         self.recovered, self.log = 0, list[Call]()
-        self.groups: list[Group] = []
         self.groups = self._load(range(len(sources)))
 
-    def run(
-        self, *calls: Call, only: Sequence[int] | None = None
-    ) -> list[tuple[tuple[int, ...], Any]]:
-        """Every worker's result of the last call, with its blocks; all work at the same time."""
+    def run(self, *calls: Call, only: Sequence[int] | None = None) -> Any:
+        """The result of the last call; all workers work at the same time."""
         waiting = range(len(self._sources)) if only is None else only
         results: dict[tuple[int, ...], Any] = {}
         for _ in range(TRIES):
@@ -168,57 +236,64 @@ class WorkerPool:
                 except _WorkerLost:
                     lost.append(group)
             if not lost:
-                return sorted(results.items())
-            waiting = [k for group in lost for k in group.blocks if k in waiting]
+                break
             blocks = sorted(k for group in lost for k in group.blocks)
+            waiting = [k for k in blocks if k in waiting]
             new = self._load(blocks)  # where this fails the groups stay, to be found lost again
             self.groups = [group for group in self.groups if group not in lost] + new
             self.recovered += len(blocks)
-        raise _lost_workers(f"workers lost {TRIES} times in one call", "give them more memory")
+        else:
+            raise LostWorkersError.of(
+                f"workers lost {TRIES} times in one call", "give them more memory"
+            )
+        combine, found = calls[-1].combine, [result for _, result in sorted(results.items())]
+        if combine is not None:
+            return combine(found)
+        each = {k: result for part in found for k, result in part.items()}
+        return [each[k] for k in sorted(each)]
 
     def _load(self, blocks: Sequence[int]) -> list[Group]:
-        """Groups of blocks, one per worker, all loaded at the same time; they repeat the log."""
-        for _ in range(TRIES):
+        """Groups of these blocks, as many as workers, loaded at the same time."""
+        from distributed import KilledWorker
+
+        which = " to ".join(map(str, sorted({min(blocks), max(blocks)})))
+        for attempt in range(TRIES):
+            groups = [Group(self.client, part, self.log) for part in self._shares(blocks)]
             try:
-                groups = [Group(self, *part) for part in self._parts(blocks).items()]
                 for group in groups:
-                    group.wait()
-                repeated = [(g, g.send(self.log, g.blocks)) for g in groups if self.log]
-                for group, pending in repeated:
-                    group.result(pending)
-            except _WorkerLost:
-                continue
-            return groups
-        raise _lost_workers(
-            f"workers that died {TRIES} times while loading blocks {min(blocks)} to {max(blocks)}",
-            "give them more memory, or cut the rows into smaller blocks",
-        )
+                    group.load()
+            except MiniampError:
+                raise
+            except KilledWorker as error:  # Dask has tried several
+                raise LostWorkersError.of(
+                    f"workers that died one after the other while loading blocks {which}",
+                    "give them more memory, or cut the rows into smaller blocks",
+                ) from error
+            except Exception as error:
+                # An actor that was ready is lost, or a graph failed, as it will again.
+                if attempt == TRIES - 1:
+                    raise cannot_load(which, error) from error
+            else:
+                break
+        return groups
 
-    def _parts(self, blocks: Sequence[int]) -> dict[str, dict[int, object]]:
-        """The sources of each worker's blocks: equal shares of neighbours, least loaded first.
+    def _shares(self, blocks: Sequence[int]) -> list[dict[int, object]]:
+        """The sources of each worker's blocks, equal shares: neighbours, or those on one worker.
 
-        What the cluster has to compute is computed by now, and stays where it is if that is fair.
+        What the cluster has to compute is computed by now; Dask prefers its worker for the actor.
         """
+        share = -(-len(blocks) // len(living_workers(self.client)))
         given = {k: self._sources[k] for k in blocks}
         for k, source in given.items():
             if hasattr(source, "__dask_graph__"):
                 given[k] = self.client.compute(source)
         futures = [source for source in given.values() if hasattr(source, "key")]
-        waiting = futures
-        while waiting:
-            done = first_done(self.client, waiting)
-            waiting = [future for future in waiting if future not in done]
+        await_all(self.client, futures)
         held = self.client.who_has(futures) if futures else {}
         place = {k: min(held.get(getattr(given[k], "key", ""), ()), default="") for k in blocks}
-        ordered = sorted(blocks, key=lambda k: (place[k], k))
-        load = {
-            worker: sum(len(group.blocks) for group in self.groups if group.worker == worker)
-            for worker in living_workers(self.client)
-        }
-        share = -(-len(blocks) // len(load))
-        parts = [sorted(ordered[i : i + share]) for i in range(0, len(blocks), share)]
-        workers = sorted(load, key=lambda worker: (load[worker], worker))
-        return {w: {k: given[k] for k in part} for w, part in zip(workers, parts, strict=False)}
+        order = sorted(blocks, key=lambda k: (place[k], k))
+        parts = [sorted(order[i : i + share]) for i in range(0, len(order), share)]
+        return [{k: given[k] for k in part} for part in parts]
 
 
 def current_client(client: Client | None = None) -> Client:
@@ -227,22 +302,14 @@ def current_client(client: Client | None = None) -> Client:
     Through the scheduler, Dask's default, every vector crosses the network twice: 3.6 ms for a call
     of two workers that takes 2.4 ms straight.
     """
-    try:
-        from distributed import get_client
-    except ImportError:
-        raise MissingExtraError(
-            "designs.Distributed",
-            "no Dask",
-            "dask.distributed",
-            "pip install 'miniamp[distributed]'",
-        ) from None
+    dask = checks.needed("distributed", "designs.Distributed")
     if getattr(client, "asynchronous", False):
         raise checks.refuse(
             "client", "an asynchronous one", "one that waits", "pass distributed.Client(address)"
         )
     if client is None:
         try:
-            client = get_client()
+            client = cast("Client", dask.get_client())
         except ValueError:
             raise checks.refuse(
                 "client", "none", "a running Dask cluster", "pass client=distributed.Client()"
@@ -252,12 +319,12 @@ def current_client(client: Client | None = None) -> Client:
 
 
 def living_workers(client: Client) -> list[str]:
-    """Addresses of the workers there are, in a fixed order; waits if there are none just now."""
+    """Addresses of the workers there are; waits if there are none just now."""
     end = time.monotonic() + REVIVAL
     while True:
         try:
             scheduler = client.status == "running"
-            workers = sorted(client.nthreads()) if scheduler else []
+            workers = list(client.nthreads()) if scheduler else []
         except (OSError, RuntimeError):  # the connection broke just now
             scheduler, workers = False, []
         if workers:
@@ -266,20 +333,13 @@ def living_workers(client: Client) -> list[str]:
             break
         time.sleep(WATCH)
     if scheduler:
-        raise _lost_workers(
+        raise LostWorkersError.of(
             f"a cluster without workers for {REVIVAL:g} s", "start a worker and call again"
         )
-    raise LostSchedulerError(
-        "client",
+    raise LostSchedulerError.of(
         f"a scheduler that has not answered for {REVIVAL:g} s",
-        "a running Dask cluster",
-        "connect to a new one and load the rows again; the belief is unchanged",
+        "connect to a new one and load the rows again",
     )
-
-
-def _lost_workers(received: str, remedy: str) -> LostWorkersError:
-    expected = "workers that live and have room for the rows"
-    return LostWorkersError("client", received, expected, f"{remedy}; the belief is unchanged")
 
 
 def first_done(client: Client, futures: Sequence[Future]) -> list[Future]:
@@ -294,7 +354,14 @@ def first_done(client: Client, futures: Sequence[Future]) -> list[Future]:
     return done
 
 
-def cannot_load(index: int | str, error: Exception) -> InvalidInputError:
+def await_all(client: Client, futures: Sequence[Future]) -> None:
+    """Wait until all are done, as long as there are workers."""
+    while futures:
+        done = first_done(client, futures)
+        futures = [future for future in futures if future not in done]
+
+
+def cannot_load(index: int | str, error: BaseException) -> InvalidInputError:
     """The error for a block whose source fails."""
     return checks.refuse(
         "sources",

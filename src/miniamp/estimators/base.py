@@ -47,7 +47,7 @@ from miniamp.estimators.rows import (
     ready_targets,
     require_measurable,
 )
-from miniamp.estimators.saving import SaveMixin, State, labels_of, labels_state
+from miniamp.estimators.saving import SaveMixin, State
 from miniamp.estimators.scoring import RowPrediction, Scorer
 from miniamp.estimators.settings import CHECKED, ModelSettings, cut, takes_amp
 from miniamp.estimators.state import FitState
@@ -63,9 +63,6 @@ if TYPE_CHECKING:
 #: clones and pickles have locks of their own.
 _LOCKS: WeakKeyDictionary[object, RLock] = WeakKeyDictionary()
 _LOCKS_CHANGE = RLock()
-
-#: Attributes that are labels of features and targets.
-LABELS = ("feature_names_in_", "classes_", "class_count_", "target_names_in_")
 
 
 @contextmanager
@@ -92,7 +89,6 @@ def all_or_nothing(estimator: object) -> Iterator[None]:
 class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimator):
     """A model that absorbs batches of rows; see `MiniAMPRegressor` and `MiniAMPClassifier`."""
 
-    n_features_in_: int
     feature_names_in_: NDArray[np.generic]
     _channel: ClassVar[Channel]
     _score: ClassVar[Scorer]
@@ -377,21 +373,8 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
 
     # Files.
 
-    def _fitted(self) -> State:
-        if not self.__sklearn_is_fitted__():
-            return {}
-        labels = {name: labels_state(getattr(self, name)) for name in self._label_names()}
-        return {**labels, "state": self._state.state()}
-
-    def _restore(self, fitted: State) -> None:
-        state = FitState.from_state(fitted.pop("state"), self._settings())
-        self.n_features_in_ = state.features
-        for name, labels in fitted.items():
-            setattr(self, name, labels_of(labels))
-        self._state = state
-
-    def _label_names(self) -> list[str]:
-        return [name for name in LABELS if hasattr(self, name)]
+    def _state_of(self, state: State) -> FitState:
+        return FitState.from_state(state, self._settings())
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +35,22 @@ from miniamp.estimators.rows import (
     ready,
     require_measurable,
 )
-from miniamp.estimators.saving import SaveMixin, State, labels_of, labels_state
+from miniamp.estimators.saving import SaveMixin, State
 from miniamp.estimators.settings import ClusterSettings
 from miniamp.estimators.summary import Summary, SummaryMixin
 from miniamp.evidence import Factors
+
+#: Names of the parameters that make the settings.
+CLUSTERING = (
+    *("n_clusters", "prior", "prior_var", "noise", "n_init_batches", "n_init", "fading"),
+    *("max_iter", "tol"),
+)
+
+
+def _of_state(name: str, doc: str | None = None) -> Any:
+    """A property of the fit state, as an attribute of the estimator."""
+    described = doc or getattr(Clusters, name).__doc__
+    return property(lambda self: getattr(self._learned, name), doc=described)
 
 
 class MiniAMPClusterer(
@@ -118,7 +130,6 @@ class MiniAMPClusterer(
     """
 
     labels_: NDArray[np.int64]
-    n_features_in_: int
     feature_names_in_: NDArray[np.generic]
     _state: Clusters
 
@@ -209,17 +220,7 @@ class MiniAMPClusterer(
         return self._learned.distances(self._checked(X))
 
     def _settings(self) -> ClusterSettings:
-        return ClusterSettings.checked(
-            n_clusters=self.n_clusters,
-            prior=self.prior,
-            prior_var=self.prior_var,
-            noise=self.noise,
-            n_init_batches=self.n_init_batches,
-            n_init=self.n_init,
-            fading=self.fading,
-            max_iter=self.max_iter,
-            tol=self.tol,
-        )
+        return ClusterSettings.checked(**{name: getattr(self, name) for name in CLUSTERING})
 
     def _fresh(self, settings: ClusterSettings, features: int) -> Clusters:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -233,35 +234,12 @@ class MiniAMPClusterer(
         check_is_fitted(self)
         return self._state
 
-    @property
-    def cluster_centers_(self) -> Array:
-        """Posterior means of the centres, (R, N)."""
-        return self._learned.centres
-
-    @property
-    def cluster_std_(self) -> Array:
-        """Posterior standard deviations of the centres, (R, N)."""
-        return self._learned.centre_std
-
-    @property
-    def cluster_weights_(self) -> Array:
-        """Share of the samples in each cluster, (R,)."""
-        return self._learned.weights
-
-    @property
-    def noise_(self) -> float | Array:
-        """Current estimate of the variance of the noise."""
-        return self._learned.noise
-
-    @property
-    def posterior_(self) -> Factors | None:
-        """The posterior of the centres."""
-        return self._learned.belief
-
-    @property
-    def n_samples_seen_(self) -> int:
-        """Samples absorbed so far."""
-        return self._learned.samples
+    cluster_centers_: Array = _of_state("centres")
+    cluster_std_: Array = _of_state("centre_std")
+    cluster_weights_: Array = _of_state("weights")
+    noise_: float | Array = _of_state("noise")
+    posterior_: Factors | None = _of_state("belief", "The posterior of the centres.")
+    n_samples_seen_: int = _of_state("samples", "Samples absorbed so far.")
 
     @property
     def n_iter_(self) -> int:
@@ -292,22 +270,13 @@ class MiniAMPClusterer(
     def _summary(self, level: float, names: Sequence[str] | None = None) -> Summary:
         return of_clusters(self, level, names)
 
-    def _fitted(self) -> State:
-        if not self.__sklearn_is_fitted__():
-            return {}
-        names = getattr(self, "feature_names_in_", None)
-        return {
-            "state": self._state.state(),
-            "labels": self.labels_,
-            "names": None if names is None else labels_state(names),
-        }
+    def _state_of(self, state: State) -> Clusters:
+        return Clusters.from_state(state, self._settings())
 
     def _restore(self, fitted: State) -> None:
-        self._state = Clusters.from_state(fitted["state"], self._settings())
-        self.labels_ = fitted["labels"]
-        self.n_features_in_ = self._state.features
-        if fitted["names"] is not None:
-            self.feature_names_in_ = labels_of(fitted["names"])
+        # Files of version 0.1 have other names.
+        old = {"labels": "labels_", "names": "feature_names_in_"}
+        super()._restore({old.get(n, n): kept for n, kept in fitted.items() if kept is not None})
 
     def _checked(self, X: Given) -> Matrix:
         rows: Matrix = validate_data(self, numbers("X", X), reset=False, **ACCEPTED)

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import math
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from miniamp import checks
 from miniamp.arrays import Array
-from miniamp.errors import InvalidInputError, MissingExtraError
+from miniamp.errors import InvalidInputError
 from miniamp.estimators.history import Entry
-from miniamp.estimators.summary import JointPosterior, Summary, joint, shown
+from miniamp.estimators.summary import JointPosterior, Summary, joint
+from miniamp.estimators.summary import shown as number
 
 if TYPE_CHECKING:
     from arviz import InferenceData
 
+    from miniamp.estimators.base import StreamingEstimator
+    from miniamp.estimators.clusterer import MiniAMPClusterer
     from miniamp.estimators.state import FitState
 
 T = TypeVar("T")
@@ -34,16 +36,11 @@ MOST_JOINT = 500
 COLUMNS = ("name", "mean", "std", "lower", "upper", "p_positive", "inclusion", "effect")
 
 
-def to_arviz(estimator: _Sampled, draws: int, random_state: int | None) -> InferenceData:
+def to_arviz(estimator: StreamingEstimator, draws: int, random_state: int | None) -> InferenceData:
     """Draws from the posterior of a regressor or classifier, as ArviZ takes them."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about its own future
-            arviz = importlib.import_module("arviz")
-    except ImportError as error:
-        raise MissingExtraError(
-            "to_arviz", "", "arviz to be installed", 'pip install "miniamp[arviz]"'
-        ) from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about its own future
+        arviz = checks.needed("arviz", "to_arviz")
     state, draws = estimator._learned, checks.count("draws", draws)
     known = True
     try:
@@ -71,7 +68,7 @@ def to_arviz(estimator: _Sampled, draws: int, random_state: int | None) -> Infer
 
 
 def of_coefficients(
-    estimator: _Predictor, state: FitState, level: float, names: Sequence[str] | None = None
+    estimator: StreamingEstimator, state: FitState, level: float, names: Sequence[str] | None = None
 ) -> Summary:
     """The summary of a regressor or classifier in this state."""
     found, N = state.coefficients, state.features
@@ -80,14 +77,12 @@ def of_coefficients(
     several = state.targets > 1
     intercepts = state.settings.intercept
     kind, labels = target_labels(estimator, state.targets)
-    columns: dict[str, list[Any]] = {kind: []} if several else {}
     spike = bool(np.any(found.inclusion < 1.0))
-    columns |= {name: [] for name in COLUMNS if spike or name != "inclusion"}
-    strength = []
     constant = state.units.scale == 0.0
     known = _joint(state)
     groups = [] if spike or known is None or not intercepts else _categories(state, names)
     spread = np.where(constant, np.nan, _feature_std(state))
+    parts: list[dict[str, list[Any]]] = []
     for k, (_, y_scale) in enumerate(state.target_units):
         unit = spread / (y_scale * _target_std(state))
         mean = np.append(found.intercept[k], found.mean[k])
@@ -97,26 +92,17 @@ def of_coefficients(
         inclusion = np.append(1.0, found.inclusion[k])
         std[1:][constant] = np.nan  # a feature that never varied has told nothing
         lower, upper = (_quantile(mean, std, inclusion, 0.5 + s * level / 2.0) for s in (-1, 1))
-        values = {
-            "name": ["intercept", *names],
-            "mean": mean.tolist(),
-            "std": std.tolist(),
-            "lower": lower.tolist(),
-            "upper": upper.tolist(),
-            "p_positive": _p_positive(mean, std, inclusion).tolist(),
-            "inclusion": inclusion.tolist(),
-            "effect": [np.nan, *(mean[1:] * unit).tolist()],
-        }
-        first = 0 if intercepts else 1
-        if several:
-            columns[kind] += [labels[k]] * (N + 1 - first)
-        for name in columns:
-            if name != kind:
-                columns[name] += values[name][first:]
         with np.errstate(divide="ignore", invalid="ignore"):
             strong = np.nan_to_num(np.abs(mean) / std, posinf=np.finfo(float).max)
-        strong[0] = np.inf
-        strength.append(strong[first:])
+        p_positive = _p_positive(mean, std, inclusion)
+        effect, strong[0] = np.append(np.nan, mean[1:] * unit), np.inf
+        each = (mean, std, lower, upper, p_positive, inclusion, effect, strong)
+        values = ([labels[k]] * (N + 1), ["intercept", *names], *(one.tolist() for one in each))
+        rows = (one[0 if intercepts else 1 :] for one in values)
+        parts.append(dict(zip((kind, *COLUMNS, "strength"), rows, strict=True)))
+    whole = {name: [v for part in parts for v in part[name]] for name in parts[0]}
+    shown = [kind] * several + [name for name in COLUMNS if spike or name != "inclusion"]
+    columns, strength = {name: whole[name] for name in shown}, np.array(whole["strength"])
     note = "effect: per standard deviation of the feature" + (
         ", in standard deviations of the target" if classes is None else ", on the link's scale"
     )
@@ -131,7 +117,7 @@ def of_coefficients(
     title = type(estimator).__name__
     if classes is not None and not several:
         title += f": {classes[1]} against {classes[0]}"
-    return Summary(title, _facts(estimator, state), columns, note, level, np.concatenate(strength))
+    return Summary(title, _facts(estimator, state), columns, note, level, strength)
 
 
 def _joint(state: FitState) -> list[JointPosterior] | None:
@@ -197,7 +183,9 @@ def _centred(
     return mean, std
 
 
-def of_clusters(estimator: _Clusterer, level: float, names: Sequence[str] | None = None) -> Summary:
+def of_clusters(
+    estimator: MiniAMPClusterer, level: float, names: Sequence[str] | None = None
+) -> Summary:
     """The summary of a clustering: one row per cluster, the features that separate best first."""
     centres, std = estimator.cluster_centers_, estimator.cluster_std_
     names = list(feature_names(estimator, centres.shape[1]) if names is None else names)
@@ -282,7 +270,7 @@ def latest(history: Sequence[Mapping[str, object]]) -> Sequence[Mapping[str, obj
     return scored[len(scored) - 1 - int(np.argmax(enough)) :] if len(rows) else []
 
 
-def _facts(estimator: _Predictor, state: FitState) -> dict[str, str]:
+def _facts(estimator: StreamingEstimator, state: FitState) -> dict[str, str]:
     history = state.history
     last = history[-1]
     error = mean_over_rows(history, "error")
@@ -296,7 +284,7 @@ def _facts(estimator: _Predictor, state: FitState) -> dict[str, str]:
     if several:
         facts["classes" if hasattr(estimator, "classes_") else "targets"] = f"{state.targets:,}"
     elif last.get("noise_var") is not None and not hasattr(estimator, "classes_"):
-        facts["noise (std)"] = shown(np.sqrt(last["noise_var"]))
+        facts["noise (std)"] = number(np.sqrt(last["noise_var"]))
     if error is None:
         facts["errors on unseen rows"] = "unknown: a single batch"
     elif hasattr(estimator, "classes_"):
@@ -308,7 +296,7 @@ def _facts(estimator: _Predictor, state: FitState) -> dict[str, str]:
         r2 = state.tally.r2
         facts["R2, unseen rows"] = "unknown" if r2 is None else f"{r2:.4f}"
         if not several:  # targets have units of their own
-            facts["RMSE, unseen rows"] = shown(np.sqrt(error))
+            facts["RMSE, unseen rows"] = number(np.sqrt(error))
         inside = mean_over_rows(history, "coverage")
         if inside is not None:
             facts["in 90 % intervals"] = f"{inside:.1%}"
@@ -362,29 +350,3 @@ def _quantile(mean: Array, std: Array, inclusion: Array, q: float) -> Array:
         right = centre + width * ndtri(np.clip((q - 1.0 + inclusion) / inclusion, 0.0, 1.0))
     found = np.where(q < below, left, np.where(q > below + 1.0 - inclusion, right, 0.0))
     return np.asarray(np.where(np.isnan(std), np.nan, found))
-
-
-class _Predictor(Protocol):
-    prior: object
-
-    @property
-    def _learned(self) -> FitState: ...
-
-
-class _Sampled(_Predictor, Protocol):
-    def sample_coefficients(self, size: int, random_state: int | None) -> tuple[Array, Array]: ...
-
-
-class _Clusterer(Protocol):
-    @property
-    def cluster_centers_(self) -> Array: ...
-    @property
-    def cluster_std_(self) -> Array: ...
-    @property
-    def cluster_weights_(self) -> Array: ...
-    @property
-    def noise_(self) -> Array | float: ...
-    @property
-    def n_samples_seen_(self) -> int: ...
-    @property
-    def history_(self) -> Sequence[Mapping[str, Any]]: ...

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import re
 import warnings
 from collections.abc import Mapping
@@ -13,7 +12,6 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Given
-from miniamp.errors import MissingExtraError
 from miniamp.estimators.base import StreamingEstimator
 from miniamp.estimators.classifier import MiniAMPClassifier
 from miniamp.estimators.regressor import MiniAMPRegressor
@@ -75,6 +73,7 @@ def from_formula(
     >>> model.predict(pd.DataFrame({"bill": [10.0], "sex": ["m"]})).round(1).tolist()
     [2.5]
     """
+    checks.choice("estimator", estimator, ("auto", "regressor", "classifier"))
     left, right, ones = _parsed(formula)
     if estimator == "auto":
         if data is None:
@@ -85,10 +84,6 @@ def from_formula(
         numeric = all(frame[name].dtype.kind in "fiu" for name in left)
         estimator = "regressor" if numeric else "classifier"
     kinds = {"regressor": FormulaRegressor, "classifier": FormulaClassifier}
-    if estimator not in kinds:
-        raise checks.refuse(
-            "estimator", repr(estimator), "'auto', 'regressor' or 'classifier'", "choose one"
-        )
     model = kinds[estimator](formula, **{**options, "fit_intercept": ones})
     return model if data is None else model.fit(data)
 
@@ -191,12 +186,7 @@ class FormulaClassifier(_Formula, MiniAMPClassifier):
 
 
 def _formulaic() -> Formulaic:
-    try:
-        return importlib.import_module("formulaic")
-    except ImportError as error:
-        raise MissingExtraError(
-            "from_formula", "", "formulaic to be installed", 'pip install "miniamp[formula]"'
-        ) from error
+    return checks.needed("formulaic", "from_formula")
 
 
 def _parsed(text: str) -> tuple[list[str], list[str], bool]:

@@ -119,7 +119,6 @@ def _listed(estimator: StreamingEstimator, name: str) -> list[object] | None:
 
 def _merged(a: FitState, b: FitState) -> FitState:
     """The state of both, in the units of b, and of a where b has none yet."""
-    a = _with_target_units(a, b)
     old, own = a.units, b.units
     frame = replace(
         own,
@@ -127,18 +126,20 @@ def _merged(a: FitState, b: FitState) -> FitState:
         scale=np.where(own.scale > 0.0, own.scale, old.scale),
         started=np.logical_or(own.started, old.started),
     )
-    leading = a if a.rows > b.rows else b
     share = a.rows / (a.rows + b.rows)
     models = []
     for k, (first, second) in enumerate(zip(a.models, b.models, strict=True)):
-        prior = leading.models[k].posterior.prior
+        (centre, scale), (zero, unit) = a.target_units[k], b.target_units[k]
+        factor, shift = scale / unit, (centre - zero) / unit
+        rescaled = first.posterior.prior.rescaled(factor)
+        prior = rescaled if a.rows > b.rows else second.posterior.prior
         parts = [
-            _moved(model.posterior.with_prior(prior), state.units, frame, state.settings.intercept)
-            for model, state in ((first, a), (second, b))
+            _moved(first.posterior, old, frame, factor, shift).with_prior(prior),
+            _moved(second.posterior, own, frame).with_prior(prior),
         ]
         channel = second.channel
         if b.settings.learn_noise:
-            noise = (first.channel.parameters(), second.channel.parameters())
+            noise = first.channel.in_units(factor).parameters(), channel.parameters()
             channel = channel.replaced(
                 **{n: noise[0][n] ** share * noise[1][n] ** (1.0 - share) for n in noise[1]}
             )
@@ -153,7 +154,7 @@ def _merged(a: FitState, b: FitState) -> FitState:
         )
     return replace(
         b,
-        settings=leading.settings,
+        settings=(a if a.rows > b.rows else b).settings,
         others=(),
         frame=frame,
         models=tuple(models),
@@ -162,66 +163,46 @@ def _merged(a: FitState, b: FitState) -> FitState:
     )
 
 
-def _with_target_units(a: FitState, b: FitState) -> FitState:
-    """The state of a, with targets in the units of b: x_new = factor x_old + shift, exactly."""
-    factors, shifts = a.y_scale / b.y_scale, (a.y_centre - b.y_centre) / b.y_scale
-    if np.all(factors == 1.0) and np.all(shifts == 0.0):
-        return a
+def _moved(
+    belief: Posterior, old: Frame, new: Frame, factor: float = 1.0, offset: float = 0.0
+) -> Posterior:
+    """The same posterior for coefficients of other units of features and of the target.
 
-    def moved(tilt: Tilt, shift: float) -> Tilt:
-        A = np.broadcast_to(tilt.A, tilt.B.shape)
-        return Tilt(tilt.A, np.append(tilt.B[:-1], tilt.B[-1] + A[-1] * shift))
-
-    models = []
-    for model, factor, shift in zip(a.models, factors.tolist(), shifts.tolist(), strict=True):
-        belief = model.posterior.stretched(factor)
-        if shift:  # there is an intercept then
-            seen = belief.remembered
-            if seen is not None:
-                targets = seen.targets + shift * seen.rows[:, -1]
-                seen = Remembered(seen.rows, targets, moved(seen.field, shift))
-            tilt = moved(belief.tilt, shift)
-            belief = Posterior(belief.prior, belief.size, tilt, memory=belief.memory)
-            belief = belief.remembering(seen)
-        models.append(
-            replace(
-                model,
-                posterior=belief.with_prior(belief.prior.rescaled(factor)),
-                channel=model.channel.in_units(factor),
-            )
-        )
-    return replace(a, models=tuple(models), y_centre=b.y_centre, y_scale=b.y_scale)
-
-
-def _moved(belief: Posterior, old: Frame, new: Frame, intercept: bool) -> Posterior:
-    """The same posterior for coefficients in other units.
-
-    A coefficient u = w s of a feature x enters as u (x - c) / s, so that new units rescale u, and a
-    new centre moves the intercept by a sum over all coefficients: the evidence about the intercept
-    becomes one more remembered row.
+    Targets become factor * target + offset. A coefficient u = w s of a feature x enters as
+    u (x - c) / s, so that new units rescale u, and a new centre moves the intercept by a sum over
+    all coefficients: the evidence about the intercept becomes one more remembered row. The fields
+    of remembered rows are left out: `together` solves the rows again.
     """
-    if np.array_equal(old.centre, new.centre) and np.array_equal(old.scale, new.scale):
+    same = np.array_equal(old.centre, new.centre) and np.array_equal(old.scale, new.scale)
+    if same and factor == 1.0 and offset == 0.0:
         return belief
     N = len(new.scale)
+    intercept = belief.size > N
     ratio = np.divide(old.scale, new.scale, out=np.zeros(N), where=new.scale > 0.0)
     shift = np.divide(old.centre - new.centre, new.scale, out=np.zeros(N), where=new.scale > 0.0)
-    # u_old = rescale * u_new, and of the intercept also + shift . u_new
-    rescale = np.append(ratio, np.ones(belief.size - N))
-    A = np.broadcast_to(belief.tilt.A, (belief.size,)) * np.square(rescale)
-    B = belief.tilt.B * rescale
+    # u_old = rescale * u_new, and of the intercept also + shift . u_new - offset
+    rescale = np.append(ratio, np.ones(belief.size - N)) / factor
+    shift, offset = shift / factor, offset / factor
+    A = np.array(np.broadcast_to(belief.tilt.A, (belief.size,)))
+    B = belief.tilt.B.copy()
     rows: list[Array] = []
     targets: list[float] = []
     if belief.remembered is not None:
         seen = belief.remembered.rows * rescale
+        targets = list(belief.remembered.targets)
         if intercept:
             seen[:, :N] += belief.remembered.rows[:, N:] * shift
-        rows, targets = list(seen), list(belief.remembered.targets)
-    if intercept and A[N] > 0.0 and shift.any():
-        root = np.sqrt(A[N])
-        rows.append(root * np.append(shift, 1.0))
-        targets.append(float(B[N] / root))
-        A, B = np.where(np.arange(N + 1) == N, 0.0, A), np.where(np.arange(N + 1) == N, 0.0, B)
-    moved = Posterior(belief.prior, belief.size, Tilt(A, B), memory=belief.memory)
+            targets = list(belief.remembered.targets + offset * belief.remembered.rows[:, N])
+        rows = list(seen)
+    if intercept:
+        B[N] += A[N] * offset
+        if A[N] > 0.0 and shift.any():
+            root = np.sqrt(A[N])
+            rows.append(root * np.append(shift, rescale[N]))
+            targets.append(float(B[N] / root))
+            A[N] = B[N] = 0.0
+    tilt = Tilt(A * np.square(rescale), B * rescale)
+    moved = Posterior(belief.prior, belief.size, tilt, memory=belief.memory)
     if not rows:
         return moved
     nothing = Tilt(np.zeros(belief.size), np.zeros(belief.size))
@@ -287,7 +268,7 @@ def with_classes(state: FitState, classes: int) -> FitState:
         models = tuple(
             image
             for m in models
-            for image in (_of_two(m, state.settings) if join else (_mirrored(m), m))
+            for image in (_of_two(m, state.settings) if join else _mirrored(m))
         )
     if models:
         models += tuple(_unseen(models[0]) for _ in range(targets - len(models)))
@@ -325,20 +306,9 @@ def _wider(belief: Posterior, end: int, more: int) -> Posterior:
     )
 
 
-def _mirrored(model: Model) -> Model:
-    """The model of the opposite labels."""
-    belief = model.posterior
-
-    def mirror(tilt: Tilt) -> Tilt:
-        return Tilt(tilt.A, -tilt.B)
-
-    new = Posterior(belief.prior, belief.size, mirror(belief.tilt), memory=belief.memory)
-    remembered = belief.remembered
-    if remembered is not None:
-        new = new.remembering(
-            Remembered(remembered.rows, -remembered.targets, mirror(remembered.field))
-        )
-    return replace(model, posterior=new)
+def _mirrored(model: Model) -> tuple[Model, Model]:
+    """The model of the opposite labels, and this one."""
+    return replace(model, posterior=model.posterior.stretched(-1.0)), model
 
 
 def _unseen(like: Model) -> Model:

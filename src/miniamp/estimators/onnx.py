@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import numpy as np
 from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.channels import Probit
-from miniamp.errors import MissingExtraError
 from miniamp.estimators.base import StreamingEstimator
 from miniamp.evidence.linear import known, sites_of
 from miniamp.posterior import Posterior
@@ -42,7 +40,7 @@ def to_onnx(model: StreamingEstimator) -> onnx.ModelProto:
     >>> [output.name for output in graph.graph.output]
     ['mean', 'std']
     """
-    build = _Graph(_onnx())
+    build = _Graph(checks.needed("onnx", "to_onnx"))
     state = model._learned
     labels = state.settings.channel.predicts_probabilities
     if state.targets > 1 and labels:
@@ -52,13 +50,9 @@ def to_onnx(model: StreamingEstimator) -> onnx.ModelProto:
             "a regressor or two classes",
             "export one per class",
         )
-    if (
-        not isinstance(state.settings.channel, Probit)
-        and not state.settings.channel.shift_invariant
-    ):
-        raise checks.refuse(
-            "model", f"{state.settings.channel!r}", "the default noise", "leave noise= out"
-        )
+    channel = state.settings.channel
+    if not isinstance(channel, Probit) and not channel.shift_invariant:
+        raise checks.refuse("model", f"{channel!r}", "the default noise", "leave noise= out")
     frame, N = state.units, state.features
     unit = np.divide(1.0, frame.scale, out=np.zeros(N), where=frame.scale > 0.0)
     framed = build("Mul", build("Sub", "X", frame.centre), unit)
@@ -75,12 +69,9 @@ def to_onnx(model: StreamingEstimator) -> onnx.ModelProto:
             V = build("Max", build("Add", V, build("Mul", power, sign)), 0.0)
         noise = float(np.mean(target.channel.parameters()["var"]))
         std = build("Sqrt", build("Add", V, noise))
-        if labels:
-            both.append((omega, std))
-        else:
-            both.append(
-                (build("Add", build("Mul", omega, scale), centre), build("Mul", std, scale))
-            )
+        if not labels:
+            omega, std = build("Add", build("Mul", omega, scale), centre), build("Mul", std, scale)
+        both.append((omega, std))
     if labels:
         half = build("Div", build("Div", *both[0]), np.sqrt(2.0))
         # Runtimes have the error function in single precision.
@@ -141,12 +132,3 @@ class _Graph:
         model: onnx.ModelProto = helper.make_model(graph, opset_imports=opset, ir_version=FORMAT)
         self._onnx.checker.check_model(model)
         return model
-
-
-def _onnx() -> Any:
-    try:
-        return importlib.import_module("onnx")
-    except ImportError as error:
-        raise MissingExtraError(
-            "to_onnx", "", "onnx to be installed", 'pip install "miniamp[onnx]"'
-        ) from error

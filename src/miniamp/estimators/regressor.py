@@ -16,6 +16,7 @@ from miniamp.estimators.base import StreamingEstimator
 from miniamp.estimators.rows import ACCEPTED
 from miniamp.estimators.scoring import RowPrediction, score_numbers
 from miniamp.estimators.settings import NUMBERS
+from miniamp.estimators.summary import checked_level
 from miniamp.posterior import Posterior
 
 
@@ -141,10 +142,7 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
 
         Where the noise is learned, quantiles of a Student t account for its own uncertainty.
         """
-        level = checks.number("level", level, above=0.0, most=1.0)
-        if level == 1.0:
-            raise checks.refuse("level", level, "less than 1", "nothing is certain")
-        predicted = self._predictions(X)
+        level, predicted = checked_level(level), self._predictions(X)
         mean, std = self._moments(predicted)
         reach = std * self._of_targets([one.quantile(0.5 + level / 2.0) for one in predicted])
         return mean - reach, mean + reach

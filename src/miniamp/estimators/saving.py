@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,12 +23,25 @@ DENSE_TRIAL = 10_000
 LARGEST = 1e160
 #: Class labels or feature names.
 Labels: TypeAlias = NDArray[np.generic]
+#: Attributes that are labels of features, targets and rows.
+LABELS = ("feature_names_in_", "classes_", "class_count_", "target_names_in_", "labels_")
+
+
+class Saved(Protocol):
+    """What an estimator has learned: one frozen value."""
+
+    @property
+    def features(self) -> int: ...
+    def state(self) -> State:
+        """This in plain values and posteriors."""
 
 
 class SaveMixin(ABC):
     """An estimator that can be saved to one file, without pickle, and resumes from it."""
 
     stream_: State
+    n_features_in_: int
+    _state: Saved
     _savable: ClassVar[dict[str, type[SaveMixin]]] = {}
 
     def __init_subclass__(cls, **options: object) -> None:
@@ -92,7 +105,7 @@ class SaveMixin(ABC):
 
     def _try_out(self) -> None:
         """Predict rows of zeros: what was restored must fit together, whoever wrote it."""
-        n: object = getattr(self, "n_features_in_", None)
+        n: object = self.n_features_in_
         if not isinstance(n, (int, np.integer)) or n < 1:
             raise checks.refuse("n_features_in_", repr(n), "a whole number >= 1", "save it again")
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -108,13 +121,26 @@ class SaveMixin(ABC):
         with streams.restoring(path):
             return cls.from_state(state)
 
-    @abstractmethod
+    def _label_names(self) -> list[str]:
+        return [name for name in LABELS if hasattr(self, name)]
+
     def _fitted(self) -> State:
         """What was learned, as plain values and posteriors; empty before the first batch."""
+        if not hasattr(self, "_state"):
+            return {}
+        labels = {name: labels_state(getattr(self, name)) for name in self._label_names()}
+        return {**labels, "state": self._state.state()}
 
-    @abstractmethod
     def _restore(self, fitted: State) -> None:
         """The way back from `_fitted`."""
+        self._state = self._state_of(fitted.pop("state"))
+        self.n_features_in_ = self._state.features
+        for name, labels in fitted.items():
+            setattr(self, name, labels_of(labels))
+
+    @abstractmethod
+    def _state_of(self, state: State) -> Saved:
+        """The way back from the state of what was learned."""
 
 
 def load(path: str | os.PathLike[str]) -> Any:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_random_state
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
-from miniamp.errors import MissingExtraError, printable
+from miniamp.errors import printable
 from miniamp.evidence.linear import sites_of, solve
 
 if TYPE_CHECKING:
@@ -72,14 +72,9 @@ class Summary:
 
     def frame(self) -> pd.DataFrame:
         """The table as a pandas DataFrame indexed by name; the facts are its `attrs`."""
-        try:
-            import pandas as pd  # noqa: PLC0415 (optional)
-        except ImportError as error:
-            raise MissingExtraError(
-                "summary", "", "pandas to be installed", 'pip install "miniamp[streams]"'
-            ) from error
         index = [name for name in ("class", "target", "cluster", "name") if name in self.columns]
-        table = pd.DataFrame(self.columns).set_index(index)
+        table: pd.DataFrame = checks.needed("pandas", "summary").DataFrame(self.columns)
+        table = table.set_index(index)
         table.attrs = {"title": self.title, "level": self.level, **self.facts}
         return table
 
@@ -205,7 +200,7 @@ class SummaryMixin(ABC):
         >>> [round(float(mean), 2) for mean in table["mean"]]
         [1.0, 3.0, 0.0]
         """
-        return self._summary(_level(level)).frame()
+        return self._summary(checked_level(level)).frame()
 
     def summary_text(self, level: float = 0.9, most: int | None = None) -> str:
         """The summary as text for a terminal; with `most` only the strongest coefficients.
@@ -219,7 +214,7 @@ class SummaryMixin(ABC):
             MiniAMPRegressor
         ...
         """
-        return self._summary(_level(level)).text(most)
+        return self._summary(checked_level(level)).text(most)
 
     def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
         """What a notebook shows: the parameters, and the summary once fitted."""
@@ -229,7 +224,8 @@ class SummaryMixin(ABC):
         return bundle
 
 
-def _level(level: float) -> float:
+def checked_level(level: float) -> float:
+    """The probability of an interval, between 0 and 1."""
     level = checks.number("level", level, above=0.0, most=1.0)
     if level == 1.0:
         raise checks.refuse("level", level, "less than 1", "nothing is certain")

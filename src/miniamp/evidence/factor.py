@@ -15,26 +15,28 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.evidence.base import checked_channel
 from miniamp.evidence.batch import CAREFUL_DAMPING
-from miniamp.evidence.factor_scores import STARTS, features_of, scores_of
+from miniamp.evidence.factor_scores import STARTS, scores_of
 from miniamp.posterior import Posterior
 from miniamp.priors import RowPrior
 from miniamp.tilt import Tilt
 
 
-class FactorRows(NamedTuple):
-    """Means of the rows of a factor, and the sum of their covariances (R, R)."""
+class Factor(NamedTuple):
+    """A factor as now believed: means of its rows, and the sum of their covariances (R, R)."""
 
     mean: Array
     total: Array
+    #: Of V, the tilt of its prior that says so; None for a start that no message has produced.
+    tilt: Tilt | None = None
+    product: Array = np.empty(0)  #: of V, J V, which the next iteration and the health figure need
 
-
-class FactorColumns(NamedTuple):
-    """The factor V of a batch as now believed, and the tilt of its prior that says so."""
-
-    mean: Array
-    total: Array
-    tilt: Tilt | None  #: None for a start that no message has produced
-    product: Array  #: J V, which the next iteration and the health figure both need
+    def damped(self, old: Factor, damping: float) -> Factor:
+        """This factor, of which the share `damping` is as before."""
+        if damping == 0.0:
+            return self
+        parts = (self.mean, old.mean), (self.total, old.total)
+        mean, total = ((1.0 - damping) * new + damping * before for new, before in parts)
+        return self._replace(mean=mean, total=total)
 
 
 class Factors(Posterior):
@@ -50,23 +52,23 @@ class Factors(Posterior):
     residual: float = np.nan
 
     @classmethod
-    def after(cls, belief: Posterior, tilt: Tilt, columns: Array, **others: float) -> Factors:
+    def after(
+        cls, belief: Posterior, tilt: Tilt, columns: Array, log_evidence: float, residual: float
+    ) -> Factors:
         """`belief` with `tilt` added, and what the batch said of its own columns."""
         new = cls(belief.prior, belief.size, belief.tilt + tilt)
-        new.__dict__.update(columns=columns, **others)
+        new.__dict__.update(columns=columns, log_evidence=log_evidence, residual=residual)
         return new
 
     def renamed(self, order: NDArray[np.intp]) -> Factors:
         """The same belief with its components in another order."""
-        A, B = self.tilt.A[np.ix_(order, order)], self.tilt.B[:, order]
-        new = type(self)(self.prior, self.size, Tilt(A, B))
-        columns = None if self.columns is None else self.columns[:, order]
-        kept = {"log_evidence": self.log_evidence, "residual": self.residual}
-        new.__dict__.update(columns=columns, **kept)
-        return new
+        assert self.columns is not None
+        tilt = Tilt(self.tilt.A[np.ix_(order, order)], self.tilt.B[:, order])
+        start, kept = Posterior(self.prior, self.size), (self.log_evidence, self.residual)
+        return Factors.after(start, tilt, self.columns[:, order], *kept)
 
 
-FactorStep = Step[Tilt, FactorRows, FactorColumns]
+FactorStep = Step[Tilt, Factor, Factor]
 
 
 class FactorBatch(WholeEvidence):
@@ -129,11 +131,14 @@ class FactorBatch(WholeEvidence):
         mean_field: bool = False,
         rng: Given = 0,
     ) -> None:
-        self.prior_v = _checked_rows(prior_v)
-        rows = features_of(Y)
-        scale = 1.0 / np.sqrt(max(rows, 1)) if scale is None else scale
-        self.scale = checks.number("scale", scale, above=0.0)
-        self.scores = scores_of(Y, checked_channel(channel), self.scale)
+        if not isinstance(prior_v, RowPrior):
+            raise checks.refuse(
+                "prior_v", repr(prior_v), "a prior of rows", "as priors.OneHot(3) for 3 clusters"
+            )
+        self.prior_v = prior_v
+        scale = None if scale is None else checks.number("scale", scale, above=0.0)
+        self.scores = scores_of(Y, checked_channel(channel), scale)
+        self.scale = self.scores.scale
         self.given_start = _checked_start(start, (self.scores.shape[1], prior_v.dim))
         self.damping = checks.number("damping", damping, least=0.0, most=0.999)  # 1 never moves
         self.mean_field = bool(mean_field)
@@ -145,9 +150,9 @@ class FactorBatch(WholeEvidence):
     def rows(self) -> int:
         return self.scores.shape[0] * self.scores.shape[1]
 
-    def start(self, belief: Posterior) -> tuple[FactorRows, FactorColumns]:
+    def start(self, belief: Posterior) -> tuple[Factor, Factor]:
         prior = self._checked_belief(belief)
-        U = FactorRows(*prior.totals(belief.total.A, belief.total.B))
+        U = Factor(*prior.totals(belief.total.A, belief.total.B))
         how = self.given_start
         if isinstance(how, str) and how == "auto":
             how = "belief" if _tells_apart(U.mean) else "noise"
@@ -157,9 +162,9 @@ class FactorBatch(WholeEvidence):
         if isinstance(how, str):
             how = STARTS[how](self.scores, self.prior_v, checks.generator("rng", self.rng))
         nothing = np.zeros((prior.dim, prior.dim))
-        return U, FactorColumns(how, nothing, None, self.scores.times(how))
+        return U, Factor(how, nothing, None, self.scores.times(how))
 
-    def refine(self, belief: Posterior, estimate: FactorRows, memory: FactorColumns) -> FactorStep:
+    def refine(self, belief: Posterior, estimate: Factor, memory: Factor) -> FactorStep:
         V, beta = memory, self.scores.beta
         if self.mean_field:
             tilt = Tilt(beta * (V.mean.T @ V.mean + V.total), V.product)
@@ -167,15 +172,12 @@ class FactorBatch(WholeEvidence):
             onsager = beta * (estimate.mean @ V.total)
             tilt = Tilt(beta * (V.mean.T @ V.mean), V.product - onsager)
         total = belief.total + tilt
-        new_U = FactorRows(*self._checked_belief(belief).totals(total.A, total.B))
-        U = _damped(new_U, estimate, self.damping)
+        new_U = Factor(*self._checked_belief(belief).totals(total.A, total.B))
+        U = new_U.damped(estimate, self.damping)
         new_V = self._columns(U, V)
         if self.damping and V.tilt is not None:
-            mixed = _damped(
-                FactorRows(new_V.mean, new_V.total), FactorRows(V.mean, V.total), self.damping
-            )
-            product = self.scores.times(mixed.mean)
-            new_V = FactorColumns(mixed.mean, mixed.total, new_V.tilt, product)
+            new_V = new_V.damped(V, self.damping)
+            new_V = new_V._replace(product=self.scores.times(new_V.mean))
         return Step(
             tilt=tilt,
             estimate=U,
@@ -184,7 +186,7 @@ class FactorBatch(WholeEvidence):
             health=self._health(U, new_V),
         )
 
-    def _columns(self, U: FactorRows, V: FactorColumns | None) -> FactorColumns:
+    def _columns(self, U: Factor, V: Factor | None) -> Factor:
         """The half-step for V: A_V = beta U'U, B_V = J'U - beta V Sigma_U."""
         beta = self.scores.beta
         fields = self.scores.transposed_times(U.mean)
@@ -195,15 +197,15 @@ class FactorBatch(WholeEvidence):
             fields = fields - beta * (V.mean @ U.total)
         tilt = Tilt(beta * second, fields)
         mean, total = self.prior_v.totals(tilt.A, tilt.B)
-        return FactorColumns(mean, total, tilt, self.scores.times(mean))
+        return Factor(mean, total, tilt, self.scores.times(mean))
 
-    def _health(self, U: FactorRows, V: FactorColumns) -> float:
+    def _health(self, U: Factor, V: Factor) -> float:
         """Mean squared residual of posterior draws over the noise: 1 when the model holds."""
         # J / beta estimates U_i . V_j with variance 1 / beta, entry by entry.
         draws = U.mean.T @ U.mean + U.total, V.mean.T @ V.mean + V.total
         return self.scores.beta * self._residual(U, V, *draws)
 
-    def _residual(self, U: FactorRows, V: FactorColumns, uu: Array, vv: Array) -> float:
+    def _residual(self, U: Factor, V: Factor, uu: Array, vv: Array) -> float:
         """Mean square of J / beta - U V' for the second moments uu and vv of U and V."""
         beta = self.scores.beta
         cross = float(np.vdot(V.product, U.mean))
@@ -213,13 +215,8 @@ class FactorBatch(WholeEvidence):
     def conclude(self, belief: Posterior, step: FactorStep) -> Posterior:
         U, V = step.estimate, step.memory
         off = self._residual(U, V, U.mean.T @ U.mean, V.mean.T @ V.mean)
-        return Factors.after(
-            belief,
-            step.tilt,
-            V.mean,
-            log_evidence=self.log_evidence(belief, step),
-            residual=self.scale**2 * max(off, 0.0),
-        )
+        left, gain = self.scale**2 * max(off, 0.0), self.log_evidence(belief, step)
+        return Factors.after(belief, step.tilt, V.mean, gain, left)
 
     def log_evidence(self, belief: Posterior, step: FactorStep) -> float:
         """Bethe estimate of log P(Y | belief), stationary at convergence.
@@ -235,12 +232,10 @@ class FactorBatch(WholeEvidence):
         of_u = np.sum(prior.log_partition(after.A, after.B)) - belief.log_partition()
         of_v = np.sum(self.prior_v.log_partition(V.tilt.A, V.tilt.B))
         uu, vv = U.mean.T @ U.mean, V.mean.T @ V.mean
-        conjugate = 0.0
-        for tilt, mean, total, second in (
-            (step.tilt, U.mean, U.total, uu),
-            (V.tilt, V.mean, V.total, vv),
-        ):
-            conjugate += float(0.5 * np.vdot(tilt.A, total + second) - np.vdot(tilt.B, mean))
+        conjugate = sum(
+            0.5 * np.vdot(tilt.A, factor.total + second) - np.vdot(tilt.B, factor.mean)
+            for tilt, factor, second in ((step.tilt, U, uu), (V.tilt, V, vv))
+        )
         pairs = np.vdot(uu, vv) + np.vdot(uu, V.total) + np.vdot(vv, U.total)
         if self.mean_field:
             pairs += np.vdot(U.total, V.total)
@@ -283,13 +278,7 @@ class FactorBatch(WholeEvidence):
         return prior
 
 
-def _damped(new: FactorRows, old: FactorRows, damping: float) -> FactorRows:
-    if damping == 0.0:
-        return new
-    return FactorRows(*((1.0 - damping) * n + damping * o for n, o in zip(new, old, strict=True)))
-
-
-def _change(new: FactorRows, old: FactorRows) -> float:
+def _change(new: Factor, old: Factor) -> float:
     """Mean absolute change of the means over their scale as now believed."""
     power = np.sum(np.square(new.mean)) + np.trace(new.total)
     scale = np.sqrt(power / new.mean.size)
@@ -301,14 +290,6 @@ def _tells_apart(mean: Array) -> bool:
     """Whether the components differ by more than rounding."""
     spread = float(np.max(np.ptp(mean, axis=1), initial=0.0))
     return spread > 1e-12 * float(np.max(np.abs(mean), initial=0.0)) and mean.shape[1] > 0
-
-
-def _checked_rows(prior_v: Given) -> RowPrior:
-    if not isinstance(prior_v, RowPrior):
-        raise checks.refuse(
-            "prior_v", repr(prior_v), "a prior of rows", "such as priors.OneHot(3) for 3 clusters"
-        )
-    return prior_v
 
 
 def _checked_start(start: Given, shape: tuple[int, int]) -> Any:

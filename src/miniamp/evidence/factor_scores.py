@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
@@ -39,11 +40,11 @@ class FactorScores:
         What was observed, a column a sample.
     channel : Channel
         How it came about, shared or one a row.
-    scale : float
-        w_ij = scale U_i . V_j.
+    scale : float, optional
+        w_ij = scale U_i . V_j; 1/sqrt(N) by default.
     """
 
-    def __init__(self, Y: Given, channel: Channel, scale: float) -> None:
+    def __init__(self, Y: Given, channel: Channel, scale: float | None) -> None:
         self.sparse = sp.issparse(Y)
         values: Any = _checked_sparse(Y, channel) if self.sparse else _checked_dense(Y, channel)
         self.shape: tuple[int, int] = values.shape
@@ -57,8 +58,8 @@ class FactorScores:
                 "give the channel some noise",
             )
         self.row_scale = np.sqrt(fisher) if fisher.size > 1 else None
-        self.beta = float(scale**2 * (1.0 if fisher.size > 1 else fisher))
-        self.scale = scale
+        self.scale = 1.0 / np.sqrt(self.shape[0]) if scale is None else scale
+        self.beta = float(self.scale**2 * (1.0 if fisher.size > 1 else fisher))
         self._score(values, channel)
 
     def _score(self, values: Any, channel: Channel) -> None:
@@ -71,13 +72,11 @@ class FactorScores:
             if noise is not None:  # the scores are proportional to Y, which is used as it is
                 self.J: Any = values
                 self.unit = self.scale / noise
-                self.square = float(self.column_squares().sum())
                 total = values.size * np.log(2.0 * np.pi * noise)
                 self.log_null = -0.5 * float(total + self.square / (self.unit**2 * noise))
                 return
             rows = channel if channel.shape in ((), (1,)) else _one_per_row(channel)
             self.J = weight[:, None] * rows.score(values)
-            self.square = float(np.vdot(self.J, self.J))
             self.log_null = float(np.sum(rows.log_partition(values, 0.0, 0.0)))
             return
         at = (
@@ -91,10 +90,14 @@ class FactorScores:
         self.absent = weight * zero
         self.J = values._with_data(full - self.absent[at])
         empty = self.shape[1] - np.bincount(at, minlength=self.shape[0])
-        self.square = float(np.vdot(full, full) + empty @ np.square(self.absent))
         none = channel.log_partition(np.zeros(self.shape[0]), 0.0, 0.0)
         stored = float(np.sum(each.log_partition(values.data, 0.0, 0.0)))
         self.log_null = stored + float(np.sum(empty * none))
+
+    @cached_property
+    def square(self) -> float:
+        """Sum of squares of all entries of J."""
+        return float(self.column_squares().sum())
 
     def times(self, V: Array) -> Array:
         """J V, (N, R)."""
@@ -122,12 +125,6 @@ class FactorScores:
         cross = np.asarray(self.J.T @ self.absent).ravel()
         return np.asarray(square + 2.0 * cross + self.absent @ self.absent)
 
-    def columns(self, where: Array) -> Array:
-        """Some columns of J, dense, (len(where), N)."""
-        chosen = self.J[:, where]
-        dense = chosen.toarray() if self.sparse else self.unit * np.asarray(chosen)
-        return np.asarray(dense.T + self.absent)
-
 
 class FarScores(FactorScores):
     """What `FactorScores` is to a matrix at hand, for the rows of a distributed design.
@@ -143,17 +140,15 @@ class FarScores(FactorScores):
         As for `FactorScores`.
     """
 
-    def __init__(self, rows: Distributed, channel: Channel, scale: float) -> None:
+    def __init__(self, rows: Distributed, channel: Channel, scale: float | None) -> None:
         self.shape = (rows.shape[1], rows.shape[0])
-        self.scale = scale
         self._made = rows.derive(functools.partial(_scores_here, channel=channel, scale=scale))
-        self.beta = float(self._made.each("beta")[0])
-        self.square = float(sum(self._made.each("square")))
+        self.scale, self.beta = (float(self._made.each(name)[0]) for name in ("scale", "beta"))
         self.log_null = float(sum(self._made.each("log_null")))
 
     def times(self, V: Array) -> Array:
         """J V, (N, R)."""
-        return np.asarray(self._made.sum("times", V))
+        return np.asarray(self._made.total("times", V))
 
     def transposed_times(self, U: Array) -> Array:
         """J' U, (M, R)."""
@@ -163,32 +158,18 @@ class FarScores(FactorScores):
         """Sum of squares of each column of J, (M,)."""
         return np.concatenate(self._made.each("column_squares"))
 
-    def columns(self, where: Array) -> Array:
-        """Some columns of J, dense, (len(where), N)."""
-        chosen = np.zeros((self.shape[1], len(where)))
-        chosen[where, np.arange(len(where))] = 1.0
-        return self.times(chosen).T
 
-
-def _scores_here(design: Design, channel: Channel, scale: float) -> FactorScores:
+def _scores_here(design: Design, channel: Channel, scale: float | None) -> FactorScores:
     """On the worker: the scores of one block of rows."""
     held: Any = getattr(design, "Phi", None)
     return FactorScores((design.toarray() if held is None else held).T, channel, scale)
 
 
-def scores_of(Y: Given, channel: Channel, scale: float) -> FactorScores:
+def scores_of(Y: Given, channel: Channel, scale: float | None) -> FactorScores:
     """The scores of Y (N, M), or of the rows of a distributed design."""
     if isinstance(Y, Distributed):
         return FarScores(Y, channel, scale)
     return FactorScores(Y, channel, scale)
-
-
-def features_of(Y: Given) -> int:
-    """How many features (rows of Y) there are; 1 where that cannot be said."""
-    if isinstance(Y, Distributed):
-        return Y.shape[1]
-    shape = np.shape(cast(ArrayLike, Y))
-    return int(shape[0]) if len(shape) == 2 else 1
 
 
 def noise_start(scores: FactorScores, prior_v: RowPrior, rng: np.random.Generator) -> Array:
@@ -222,7 +203,7 @@ def kmeans_labels(
         total = nearest.sum()
         chances = nearest / total if np.isfinite(total) and total > 0.0 else None
         pick = int(rng.choice(len(squares), p=chances))
-        centre = scores.columns(np.array([pick]))[0]
+        centre = scores.times(np.eye(1, len(squares), pick).T)[:, 0]
         away = squares - 2.0 * scores.transposed_times(centre[:, None])[:, 0] + centre @ centre
         away = np.maximum(away, 0.0)
         away[pick] = 0.0
