@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import cast
 
 import numpy as np
@@ -174,7 +175,7 @@ def _findings(history: History) -> list[Finding]:
     if drift:
         return [] if follows else drift
     # After a change of the stream the error bars are wrong for a while.
-    if any("drift" in entry.get("found", ()) for entry in history[-3 * BATCHES :]):
+    if any("drift" in entry.get("found", ()) for entry in islice(reversed(history), 3 * BATCHES)):
         return []
     noise = _error_bars(recent) or _outliers(recent)
     # A noise that is wrong strains AMP and breaks the predictions of the theory: it comes first.
@@ -217,8 +218,8 @@ def _collapse(history: History) -> Iterator[Finding]:
     if not history[-1].get("prior_learned"):
         return
     step = COLLAPSE_WINDOW // 20  # every tenth batch, and the latest
-    some = history[: -COLLAPSE_WINDOW - 1 : -step]
-    widths = [cast("dict[str, float]", entry).get("prior_var", np.nan) for entry in some]
+    some = cast("list[dict[str, float]]", history[: -COLLAPSE_WINDOW - 1 : -step])
+    widths = [entry.get("prior_var", np.nan) for entry in some]
     if widths[0] < COLLAPSED * max(widths):
         yield Finding(
             "collapse",
@@ -230,6 +231,8 @@ def _collapse(history: History) -> Iterator[Finding]:
 
 def _unconverged(history: History) -> Iterator[Finding]:
     """Batches whose iterations ended before they had settled, now and in most of the latest."""
+    if history[-1]["converged"]:
+        return
     last = history[-BATCHES:]
     cut = [entry for entry in last if not entry["converged"] and "conflicts" not in entry]
     if len(last) == BATCHES and len(cut) > BATCHES // 2 and cut[-1] is last[-1]:
@@ -248,13 +251,15 @@ def _window(history: Sequence[Entry], before: int = 0) -> list[Entry]:
     """
     window: list[Entry] = []
     rows = 0
-    for k in range(len(history) - before - 1, -1, -1):
-        entry = history[k]
-        learned = entry["rows_seen"] - entry["rows"]
-        if entry.get("surprise") is None or learned < max(LEARNED_ROWS, entry["features"] // 2):
+    for entry in islice(reversed(history), before, None):
+        own = entry["rows"]
+        learned = entry["rows_seen"] - own
+        if learned < LEARNED_ROWS or learned < entry["features"] // 2:
+            break
+        if entry.get("surprise") is None:
             break
         window.append(entry)
-        rows += entry["rows"]
+        rows += own
         if len(window) >= BATCHES and rows >= ROWS:
             return window[::-1]
     return []
@@ -267,8 +272,10 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
     given = numbers and not last["noise_learned"]
     limit = max(TOO_LARGE if given else TOO_SURE, 1.0 + SIGMAS * std)
     large = surprise > limit and all(e["surprise"] > 1.0 for e in recent)
-    small = surprise < min(TOO_SMALL, 1.0 - SIGMAS * std)
-    if given and (large or small):
+    small = given and surprise < min(TOO_SMALL, 1.0 - SIGMAS * std)
+    if not (large or small):
+        return []
+    if given:
         says, about = "the channel", ""
         if "noise_var" in last:
             off = pooled(recent, "error")[0] - float(np.mean(column(recent, "expected_error")))
@@ -285,12 +292,13 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
     what = "squared residuals are" if numbers else "the Brier score is"
     more = " Else give it more {memory}, {solver=robust} or larger batches."
     more = "" if last["solver"] == "exact" else more  # nothing is lost there
-    finding = Finding(
-        "overconfidence",
-        f"The model is too sure of itself: {what} {surprise:.2g} times what it predicted.",
-        f"If rows come more than once, drop the copies.{more}{_if_it_changes(last)}",
-    )
-    return [finding] if large else []
+    return [
+        Finding(
+            "overconfidence",
+            f"The model is too sure of itself: {what} {surprise:.2g} times what it predicted.",
+            f"If rows come more than once, drop the copies.{more}{_if_it_changes(last)}",
+        )
+    ]
 
 
 def _overall(history: History, r2: float | None) -> Iterator[Finding]:
@@ -314,10 +322,13 @@ def _overall(history: History, r2: float | None) -> Iterator[Finding]:
 
 def _outliers(recent: list[Entry]) -> list[Finding]:
     """Rare errors far beyond the others: noise with heavier tails than a Gaussian's."""
+    count = sum([entry.get("outliers", 0) for entry in recent])
+    if count < MANY_OUTLIERS:
+        return []
     scored = [(e.get("outliers", 0), e.get("scored", e["rows"])) for e in recent]
-    count, rows = (sum(each) for each in zip(*scored, strict=True))
+    rows = sum(among for _, among in scored)
     sudden = any(n > MOST_OUTLIERS * max(among, 100) for n, among in scored)
-    if sudden or count < MANY_OUTLIERS or count < OUTLIER_SHARE * rows:
+    if sudden or count < OUTLIER_SHARE * rows:
         return []
     return [
         Finding(
@@ -346,7 +357,8 @@ def _drift(recent: list[Entry], before: list[Entry]) -> list[Finding]:
 
 def _forgotten(entry: Entry) -> bool:
     """Whether a batch showed that the stream has changed."""
-    return any(done["kind"] == "forgotten" for done in entry.get("conflicts", ()))
+    done = entry.get("conflicts")
+    return done is not None and any(one["kind"] == "forgotten" for one in done)
 
 
 def _changed(seen: str) -> Finding:

@@ -99,7 +99,9 @@ class FitState:
             return self._after(rows)
         if self._labels and len(rows) > MOST_WAITING:
             rows = rows.thinned(MOST_WAITING)
-        return replace(self, waiting=rows)
+        # The caller may write other numbers to the same array meanwhile.
+        rows = replace(rows, X=rows.X.copy()) if rows.X is new.X else rows
+        return self._but(waiting=rows)
 
     @property
     def settled(self) -> FitState:
@@ -128,7 +130,7 @@ class FitState:
     def _after(self, rows: Rows) -> FitState:
         """The state that has learned from these rows."""
         rows = rows.normalised()
-        tally = self.tally.seeing(rows.X)
+        tally = self.tally.seeing(rows.X, rows.columns)
         if not issparse(rows.X) and (self.frame is None or tally.widens(self.tally).any()):
             rows, tally = outliers.repaired(rows, self.tally, tally, self._judge)
         start, design = self._framed(rows)
@@ -146,8 +148,7 @@ class FitState:
             follow, swept = self.settings.scaling, self.settings.solver == "amp"
             frame, design = self.frame.framing(rows.X, intercept, follow, swept=swept)
             factor = self.frame.stretch(frame, intercept=intercept)
-            start = self.mapped(lambda m: replace(m, posterior=m.posterior.stretched(factor)))
-            start = start._but(frame=frame, waiting=None)
+            start = self.mapped(lambda m: m.stretched(factor))._but(frame=frame, waiting=None)
         return start, design
 
     def _judge(self, others: Rows) -> outliers.Judge:

@@ -112,6 +112,7 @@ class Round(NamedTuple):
     number: int = 0
     health: float = np.nan
     log_evidence: float = np.nan
+    residuals: Array | None = None  #: (M,) at the mean of `seen`, where they were needed
 
 
 ExactStep = Step[Tilt, Moments, Round]
@@ -220,8 +221,12 @@ class ExactBatch(DrawnRows[Round]):
         except np.linalg.LinAlgError:  # beyond working precision: absorb reports it by name
             return Step(NO_TILT, estimate, memory, change=np.nan, health=np.nan, solver="exact")
         if number == 1 or past.count == 0.0:
-            health, log_evidence = self._compared(memory)
-            memory = memory._replace(health=health, log_evidence=log_evidence)
+            health, log_evidence, residuals = self._compared(memory)
+            memory = memory._replace(
+                health=health, log_evidence=log_evidence, residuals=residuals, number=number
+            )
+        else:
+            memory = memory._replace(residuals=None, number=number)
         enough = SETTLED_LATER if past.count else SETTLED
         enough = enough if belief.size <= ALWAYS else SETTLED_ENOUGH
         following, change = self._learned(belief, memory, enough)
@@ -229,7 +234,7 @@ class ExactBatch(DrawnRows[Round]):
         return Step(
             tilt=NO_TILT,
             estimate=Moments(mean, estimate.var),  # no step needs variances
-            memory=(memory if solved else following)._replace(number=number),
+            memory=memory if solved else following,
             change=change,
             health=memory.health,
             solved=solved,
@@ -264,8 +269,9 @@ class ExactBatch(DrawnRows[Round]):
         if not np.isfinite(step.change):
             return None
         seen = step.memory.seen
-        away = np.abs(self.y - self.design.times(step.estimate.mean))
-        away *= np.sqrt(step.memory.weights / seen.noise)
+        away = step.memory.residuals
+        away = self.y - self.design.times(step.estimate.mean) if away is None else away
+        away = np.abs(away) * np.sqrt(step.memory.weights / seen.noise)
         plain, worst = sound and not self.heavy and self.weights is None, float(away.max())
         # As in most batches no row is an outlier, and the median of all is not too small for it.
         below = np.count_nonzero(away < worst * MEDIAN / BEYOND)
@@ -305,8 +311,8 @@ class ExactBatch(DrawnRows[Round]):
         count = float(np.sum(np.broadcast_to(unit / own, self.y.shape)))
         return noise, np.broadcast_to(noise / own, self.y.shape), count
 
-    def _compared(self, memory: Round) -> tuple[float, float]:
-        """Squared residuals and distance from the past over the rows, and the log-evidence.
+    def _compared(self, memory: Round) -> tuple[float, float, Array]:
+        """Squared residuals and distance from the past over the rows, log-evidence and residuals.
 
         From the rows themselves: a difference of the sums of squares of all rows would lose the
         digits that the noise has less than y (7 of 16 at a noise of 1e-8).
@@ -317,12 +323,15 @@ class ExactBatch(DrawnRows[Round]):
             away, volume = mean - past.solution.mean, past.solution.log_det
         else:
             away, volume = mean - seen.linear / width, float(np.sum(np.log(width)))
-        rows = float(memory.weights @ np.square(self.y - self.design.times(mean)))
-        misfit = (rows + float(away @ past.S @ away)) / seen.noise + float(width @ np.square(away))
-        given, left = self.repeats()
-        noise = float(given @ np.log(2.0 * np.pi * seen.noise / left))
+        residuals = self.y - self.design.times(mean)
+        rows = float((memory.weights * residuals) @ residuals)
+        misfit = (rows + float(away @ past.S @ away)) / seen.noise + float(width @ (away * away))
+        count, noise = float(self.rows), self.rows * math.log(2.0 * math.pi * seen.noise)
+        if self.channel.unweighted() is not self.channel:
+            given, left = self.repeats()
+            count, noise = float(given.sum()), float(given @ np.log(2.0 * np.pi * seen.noise / left))
         log_evidence = -0.5 * (noise + seen.solution.log_det - volume + misfit)
-        return misfit / float(given.sum()), log_evidence
+        return misfit / count, log_evidence, residuals
 
     def _learned(self, belief: Posterior, memory: Round, enough: float) -> tuple[Round, float]:
         """After one step to the largest evidence: the next round, and the change.

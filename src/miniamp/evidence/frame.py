@@ -130,7 +130,8 @@ class Frame:
             power += np.einsum("ij,ij->j", own, own)
         counted = self.counted + M
         scale = np.sqrt((self.counted * np.square(self.scale) + power) / counted)
-        scale = np.where((scale > 0.0) & (first.scale > 0.0), scale, first.scale)
+        if not first.scale.all():
+            scale = np.where((scale > 0.0) & (first.scale > 0.0), scale, first.scale)
         frame = Frame(first.centre, scale, first.started, counted)
         unit = frame._unit
         if as_they_are:
@@ -153,6 +154,8 @@ class Frame:
     @property
     def _unit(self) -> Array:
         """One over the scale of each feature, 0 of those that have not varied."""
+        if self.scale.all():
+            return np.asarray(1.0 / self.scale)
         return np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0.0)
 
     def _following_sparse(self, Phi: scipy.sparse.csr_array) -> Frame:
@@ -178,6 +181,10 @@ class Frame:
     def stretch(self, new: Frame, *, intercept: bool = True) -> Array:
         """By how much the coefficients grow, (N,) or (N + 1,), when their features' units do."""
         factor = np.ones(len(self.scale) + intercept)
+        if np.ndim(new.counted) == 0:  # all columns of dense rows
+            both = np.minimum(self.scale, new.scale) > 0.0
+            np.divide(new.scale, self.scale, out=factor[: len(both)], where=both)
+            return factor
         changed = np.flatnonzero(self.scale != new.scale)  # few of many columns of sparse rows
         old, now = self.scale[changed], new.scale[changed]
         both = (old > 0.0) & (now > 0.0)
