@@ -254,7 +254,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         """Rows, targets and weights, checked; a row of weight k is there k times."""
         named = reset or hasattr(self, "feature_names_in_")
         fits = not named and ready_targets(y, X)
-        columns = ready(X, self.n_features_in_) if fits else None
+        columns = ready(X, self.n_features_in_, self._state.swept_centre) if fits else None
         if columns is not None:
             values, target = cast("tuple[Array, NDArray[np.generic]]", (X, y))
         else:

@@ -113,6 +113,12 @@ class FitState:
         return self if self.waiting is None else self._after(self.waiting)
 
     @property
+    def swept_centre(self) -> Array | None:
+        """The zeros of the features, if rows are swept as they are (`Columns.of`)."""
+        swept = self.frame is not None and self.settings.solver == "amp"
+        return self.units.centre if swept else None
+
+    @property
     def _labels(self) -> bool:
         return self.settings.channel.predicts_probabilities
 
@@ -129,7 +135,7 @@ class FitState:
 
     def _after(self, rows: Rows) -> FitState:
         """The state that has learned from these rows."""
-        rows = rows.normalised()
+        rows = rows.normalised().measured(self.swept_centre)
         tally = self.tally.seeing(rows.X, rows.columns)
         if not issparse(rows.X) and (self.frame is None or tally.widens(self.tally).any()):
             rows, tally = outliers.repaired(rows, self.tally, tally, self._judge)
@@ -146,7 +152,8 @@ class FitState:
         else:
             # Units follow the rows where the prior is learned.
             follow, swept = self.settings.scaling, self.settings.solver == "amp"
-            frame, design = self.frame.framing(rows.X, intercept, follow, swept=swept)
+            power = None if rows.columns is None else rows.columns.power
+            frame, design = self.frame.framing(rows.X, intercept, follow, swept=swept, power=power)
             factor = self.frame.stretch(frame, intercept=intercept)
             start = self.mapped(lambda m: m.stretched(factor))._but(frame=frame, waiting=None)
         return start, design

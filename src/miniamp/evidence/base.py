@@ -196,9 +196,12 @@ class DrawnRows(Generic[MemoryT]):
         plain = self.plain if self.plain.shift_invariant else self.plain.unweighted()
         if self.noisier > 1.0:  # labels of any weight but 1 have no closed form
             plain = plain.weighted(np.full(self.rows, 1.0 / self.noisier))
+        fitted, none, noise = self._fitted(step), np.zeros(self.rows), plain.gaussian_noise()
+        alike = sound and self.weights is None and not self.heavy
+        if alike and noise is not None and plausible(np.abs(self.y - fitted) / np.sqrt(noise)):
+            return None
         # A row alone may show that a sparse coefficient is not zero. It is then off by much without
         # itself, and explained with it.
-        fitted, none = self._fitted(step), np.zeros(self.rows)
         unexplained = {row.row for row in outlying(plain, self.y, fitted, none, self.heavy)[0]}
         judged = (plain, self.y, *self.cavity(step), self.heavy) if unexplained else None
         away, apart = outlying(*judged) if judged else ([], True)
@@ -230,6 +233,17 @@ class DrawnRows(Generic[MemoryT]):
         """Log-probability of each row given all others, at most `BEYOND` deviations off."""
         got, best = log_densities(self.channel, self.y, *self.cavity(step))
         return np.asarray(np.maximum(got, best - 0.5 * BEYOND**2))
+
+
+def plausible(away: Array) -> bool:
+    """Whether `outlying` finds no row so many standard deviations away, as in most batches.
+
+    None is beyond reason, and the median of all is not too small for the largest.
+    """
+    worst = float(away.max())
+    if worst < PLAUSIBLE:
+        return True
+    return worst < BEYOND and 2 * np.count_nonzero(away < worst * MEDIAN / BEYOND) < len(away)
 
 
 def outlying(

@@ -14,7 +14,7 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import Design
 from miniamp.evidence.auto import SolverChoice, choose
-from miniamp.evidence.base import BEYOND, MEDIAN, PLAUSIBLE, DrawnRows, check_columns
+from miniamp.evidence.base import DrawnRows, check_columns, plausible
 from miniamp.evidence.linear import NO_TILT
 from miniamp.info import Adaptation
 from miniamp.posterior import Moments, Posterior
@@ -272,10 +272,7 @@ class ExactBatch(DrawnRows[Round]):
         away = step.memory.residuals
         away = self.y - self.design.times(step.estimate.mean) if away is None else away
         away = np.abs(away) * np.sqrt(step.memory.weights / seen.noise)
-        plain, worst = sound and not self.heavy and self.weights is None, float(away.max())
-        # As in most batches no row is an outlier, and the median of all is not too small for it.
-        below = np.count_nonzero(away < worst * MEDIAN / BEYOND)
-        if plain and (worst < PLAUSIBLE or (worst < BEYOND and 2 * below < len(away))):
+        if sound and not self.heavy and self.weights is None and plausible(away):
             return None
         now = self.with_channel(self.plain.with_noise(seen.noise))
         better = DrawnRows.adapted(now, belief, step, sound=sound)

@@ -13,7 +13,14 @@ from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.designs import Design, Framed
 from miniamp.designs.base import row_blocks
-from miniamp.designs.dense import WORTH_COMPILING, checked_matrix, framed, sweepable, trusted
+from miniamp.designs.dense import (
+    WORTH_COMPILING,
+    checked_matrix,
+    column_sums,
+    framed,
+    sweepable,
+    trusted,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,21 +120,31 @@ class Frame:
         return self.framing(checked_matrix(Phi), intercept=False)[0]
 
     def framing(
-        self, Phi: Given, intercept: bool, follow: bool = True, *, swept: bool = False
+        self,
+        Phi: Given,
+        intercept: bool,
+        follow: bool = True,
+        *,
+        swept: bool = False,
+        power: Array | None = None,
     ) -> tuple[Frame, Design]:
-        """The frame after checked rows, `following` or `seeing`, and the `design` of them."""
+        """The frame after checked rows, `following` or `seeing`, and the `design` of them.
+
+        `power` is the sum of (Phi - centre)^2 over the rows, where that is known.
+        """
         if scipy.sparse.issparse(Phi) or not follow:
             frame = self.following(Phi) if follow else self.seeing(Phi)
             return frame, frame.design(Phi, intercept, swept=swept)
         X, first = cast(Array, Phi), self.seeing(Phi)
         (M, N), blocks = X.shape, row_blocks(*X.shape)
-        as_they_are = swept and _sweeps_pay(X)
-        made = np.empty((blocks[0].stop if as_they_are else M, N + intercept))
-        power = np.zeros(N)
-        for block in blocks:  # in the cache: a third of the time
-            here = slice(block.stop - block.start) if as_they_are else block
-            own = np.subtract(X[block], first.centre, out=made[here, :N])
-            power += np.einsum("ij,ij->j", own, own)
+        as_they_are = swept and sweeps_pay(X)
+        if as_they_are and (power is None or first is not self):
+            power = column_sums(X, first.centre)[3]
+        elif not as_they_are:
+            made, power = np.empty((M, N + intercept)), np.zeros(N)
+            for block in blocks:  # in the cache: a third of the time
+                own = np.subtract(X[block], first.centre, out=made[block, :N])
+                power += np.einsum("ij,ij->j", own, own)
         counted = self.counted + M
         scale = np.sqrt((self.counted * np.square(self.scale) + power) / counted)
         if not first.scale.all():
@@ -147,7 +164,7 @@ class Frame:
 
         No copy is made where that pays.
         """
-        if swept and isinstance(Phi, np.ndarray) and _sweeps_pay(Phi):
+        if swept and isinstance(Phi, np.ndarray) and sweeps_pay(Phi):
             return Framed(Phi, self.centre, self._unit, intercept=intercept)
         return trusted(self.rows(Phi, intercept=intercept, checked=True))
 
@@ -234,7 +251,7 @@ class Frame:
             )
 
 
-def _sweeps_pay(X: Array) -> bool:
+def sweeps_pay(X: Array) -> bool:
     """Whether to sweep rows as they are, without a copy in their units."""
     return X.size >= WORTH_COMPILING and X.shape[0] >= TALL * X.shape[1] and sweepable(X)
 
