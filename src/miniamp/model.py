@@ -94,11 +94,7 @@ class Model:
 
     def stretched(self, factor: ArrayOrFloat) -> Model:
         """The model of factor * x in the place of x, when features change their units."""
-        posterior = self.posterior.stretched(factor)
-        if posterior is self.posterior:
-            return self
-        known = self.scale_known, self.noise_known, self.spread
-        return Model(posterior, self.channel, self.batches, *known)  # `replace` takes thrice as long
+        return replace(self, posterior=self.posterior.stretched(factor))
 
 
 def initial(

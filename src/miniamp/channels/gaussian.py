@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
@@ -51,6 +52,10 @@ class Gaussian(NoisyChannel):
         return self._noise() + V
 
     def _noise(self) -> Array:
+        return self._floored
+
+    @cached_property
+    def _floored(self) -> Array:
         return np.asarray(np.maximum(self.var, NOISE_FLOOR))
 
     def gaussian_noise(self) -> Array | None:

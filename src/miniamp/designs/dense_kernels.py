@@ -155,8 +155,7 @@ def add_columns(
         row = X[m]
         for i in range(len(centre)):
             q = np.float64(row[i])
-            low[i] = q if q < low[i] else low[i]
-            high[i] = q if q > high[i] else high[i]
+            low[i], high[i] = min(low[i], q), max(high[i], q)
             total[i] += q
             power[i] += (q - centre[i]) * (q - centre[i])
 

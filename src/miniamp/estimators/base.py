@@ -8,7 +8,6 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from operator import attrgetter, is_
 from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from weakref import WeakKeyDictionary
@@ -65,8 +64,6 @@ if TYPE_CHECKING:
 _LOCKS: WeakKeyDictionary[object, RLock] = WeakKeyDictionary()
 _LOCKS_CHANGE = RLock()
 
-#: What an estimator was given, in the order of `ModelSettings.given`.
-_GIVEN = attrgetter(*CHECKED)
 #: Attributes that are labels of features and targets.
 LABELS = ("feature_names_in_", "classes_", "class_count_", "target_names_in_")
 
@@ -78,10 +75,8 @@ def all_or_nothing(estimator: object) -> Iterator[None]:
     Without the lock, three threads that fed one estimator kept a third of the rows, and a call that
     failed undid the batches of the others.
     """
-    own = _LOCKS.get(estimator)
-    if own is None:
-        with _LOCKS_CHANGE:
-            own = _LOCKS.setdefault(estimator, RLock())
+    with _LOCKS_CHANGE:
+        own = _LOCKS.setdefault(estimator, RLock())
     with own, checks.computing():
         before = estimator.__dict__.copy()
         try:
@@ -243,7 +238,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
     def _settings(self) -> ModelSettings:
         old = self._state.settings if self.__sklearn_is_fitted__() else None
         chosen = old is not None and (old.auto_prior or old.auto_forget)  # it has what was learned
-        if old and not chosen and all(map(is_, _GIVEN(self), old.given.values())):
+        if old and not chosen and all(getattr(self, n) is v for n, v in old.given.items()):
             return old  # checked in the batch before
         given = {name: getattr(self, name) for name in CHECKED}
         return ModelSettings.checked(given, channel=self._channel, score=type(self)._score)
@@ -254,8 +249,8 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         """Rows, targets and weights, checked; a row of weight k is there k times."""
         named = reset or hasattr(self, "feature_names_in_")
         fits = not named and ready_targets(y, X)
-        columns = ready(X, self.n_features_in_, self._state.swept_centre) if fits else None
-        if columns is not None:
+        ranges = ready(X, self.n_features_in_, self._state.frame, settings.solver) if fits else None
+        if ranges is not None:
             values, target = cast("tuple[Array, NDArray[np.generic]]", (X, y))
         else:
             given = numbers("X", X), checks.unmasked("y", plain(y))
@@ -263,15 +258,13 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
             target = self._checked_targets(target, y, reset)
             require_measurable("X", values)
         Y = self._targets(settings, target)
-        if columns is None:
-            require_measurable("y", Y)
+        require_measurable("y", Y)
         weights = self._weights(target, weights)
         if weights is not None:
-            weights = _check_sample_weight(
-                plain(weights), values, dtype=np.float64, ensure_non_negative=True
-            )
+            own = plain(weights)
+            weights = _check_sample_weight(own, values, dtype=float, ensure_non_negative=True)
             require_measurable("sample_weight", cast(Array, weights))
-        return Rows.weighted(values, Y, cast("Array | None", weights), columns)
+        return Rows.weighted(values, Y, cast("Array | None", weights), ranges)
 
     @abstractmethod
     def _checked_targets(

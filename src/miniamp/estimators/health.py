@@ -231,8 +231,6 @@ def _collapse(history: History) -> Iterator[Finding]:
 
 def _unconverged(history: History) -> Iterator[Finding]:
     """Batches whose iterations ended before they had settled, now and in most of the latest."""
-    if history[-1]["converged"]:
-        return
     last = history[-BATCHES:]
     cut = [entry for entry in last if not entry["converged"] and "conflicts" not in entry]
     if len(last) == BATCHES and len(cut) > BATCHES // 2 and cut[-1] is last[-1]:
@@ -252,14 +250,11 @@ def _window(history: Sequence[Entry], before: int = 0) -> list[Entry]:
     window: list[Entry] = []
     rows = 0
     for entry in islice(reversed(history), before, None):
-        own = entry["rows"]
-        learned = entry["rows_seen"] - own
-        if learned < LEARNED_ROWS or learned < entry["features"] // 2:
-            break
-        if entry.get("surprise") is None:
+        learned = entry["rows_seen"] - entry["rows"]
+        if entry.get("surprise") is None or learned < max(LEARNED_ROWS, entry["features"] // 2):
             break
         window.append(entry)
-        rows += own
+        rows += entry["rows"]
         if len(window) >= BATCHES and rows >= ROWS:
             return window[::-1]
     return []
@@ -292,13 +287,12 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
     what = "squared residuals are" if numbers else "the Brier score is"
     more = " Else give it more {memory}, {solver=robust} or larger batches."
     more = "" if last["solver"] == "exact" else more  # nothing is lost there
-    return [
-        Finding(
-            "overconfidence",
-            f"The model is too sure of itself: {what} {surprise:.2g} times what it predicted.",
-            f"If rows come more than once, drop the copies.{more}{_if_it_changes(last)}",
-        )
-    ]
+    finding = Finding(
+        "overconfidence",
+        f"The model is too sure of itself: {what} {surprise:.2g} times what it predicted.",
+        f"If rows come more than once, drop the copies.{more}{_if_it_changes(last)}",
+    )
+    return [finding]
 
 
 def _overall(history: History, r2: float | None) -> Iterator[Finding]:
@@ -322,13 +316,10 @@ def _overall(history: History, r2: float | None) -> Iterator[Finding]:
 
 def _outliers(recent: list[Entry]) -> list[Finding]:
     """Rare errors far beyond the others: noise with heavier tails than a Gaussian's."""
-    count = sum([entry.get("outliers", 0) for entry in recent])
-    if count < MANY_OUTLIERS:
-        return []
     scored = [(e.get("outliers", 0), e.get("scored", e["rows"])) for e in recent]
-    rows = sum(among for _, among in scored)
+    count, rows = (sum(each) for each in zip(*scored, strict=True))
     sudden = any(n > MOST_OUTLIERS * max(among, 100) for n, among in scored)
-    if sudden or count < OUTLIER_SHARE * rows:
+    if sudden or count < MANY_OUTLIERS or count < OUTLIER_SHARE * rows:
         return []
     return [
         Finding(
@@ -357,8 +348,7 @@ def _drift(recent: list[Entry], before: list[Entry]) -> list[Finding]:
 
 def _forgotten(entry: Entry) -> bool:
     """Whether a batch showed that the stream has changed."""
-    done = entry.get("conflicts")
-    return done is not None and any(one["kind"] == "forgotten" for one in done)
+    return any(done["kind"] == "forgotten" for done in entry.get("conflicts", ()))
 
 
 def _changed(seen: str) -> Finding:
@@ -396,7 +386,7 @@ def _theory(recent: list[Entry], history: History) -> Iterator[Finding]:
     # The theory's error is at least the noise: most streams need not ask the theory at all.
     if not all(e["error"] > BEHIND_THEORY * e.get("noise_var", np.nan) for e in recent):
         return
-    history.with_theory()
+    history.with_theory(informed=False)
     behind = column(recent, "error") / column(recent, "theory_error")
     if behind.min() > BEHIND_THEORY:
         yield Finding(

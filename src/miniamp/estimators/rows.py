@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
-from miniamp.designs.dense import column_sums
 from miniamp.errors import InvalidTypeError
-from miniamp.evidence.frame import sweeps_pay
+from miniamp.evidence.frame import Frame, Ranges
 from miniamp.info import OddEntry
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ Collection: TypeAlias = Any
 ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 #: Numbers whose squares neither over- nor underflow, with room for sums of them.
 LEAST, MOST = 1e-140, 1e140
-#: Entries that NumPy reduces at once: one by one, rows of 10 take 8 times as long, of 100 twice.
-LINE = 1000
 #: Whole weights repeat rows until there would be so many times as many.
 MOST_COPIES = 8
 #: Rows wait until there are so many and are then learned from together, so that it does not matter
@@ -69,18 +66,18 @@ class Rows:
     left_out: int = 0  #: number of rows that these stand for besides themselves (`thinned`)
     changes: int = 0  #: how often the label changed from one row to the next
     repaired: tuple[OddEntry, ...] = ()  #: entries of X that were replaced
-    columns: Columns | None = None  #: those of X, where they are known
+    ranges: Ranges | None = None  #: of the columns of X, where they are known
 
     def __len__(self) -> int:
         return len(self.Y)
 
     @classmethod
     def weighted(
-        cls, X: Matrix, Y: Array, weights: Array | None, columns: Columns | None = None
+        cls, X: Matrix, Y: Array, weights: Array | None, ranges: Ranges | None = None
     ) -> Rows:
         """Rows repeated by whole weights, with the weights that then remain."""
         if weights is None:
-            return cls(X, Y, columns=columns)
+            return cls(X, Y, ranges=ranges)
         used, rest = repeated(weights)
         return cls(X[used], Y[used], rest)
 
@@ -162,11 +159,15 @@ class Rows:
         left_out = self.left_out + int(np.sum(~keep))
         return Rows(self.X[keep], self.Y[keep], weights[keep], self.calls, left_out, self.changes)
 
-    def measured(self, centre: Array | None) -> Rows:
-        """The rows with their columns, dense ones; see `Columns.of`."""
-        if self.columns is not None or not isinstance(self.X, np.ndarray):
+    def measured(self, frame: Frame | None, solver: str) -> Rows:
+        """The rows with the ranges of their columns, dense ones."""
+        if self.ranges is not None or not isinstance(self.X, np.ndarray):
             return self
-        return replace(self, columns=Columns.of(self.X, centre))
+        return replace(self, ranges=ranges_of(self.X, frame, solver))
+
+    def owned(self) -> Rows:
+        """The rows in an array of their own: the caller may write the next ones to the same."""
+        return replace(self, X=self.X.copy())
 
     def normalised(self) -> Rows:
         """The rows with weights of mean one, where some stand for others."""
@@ -198,33 +199,6 @@ def require_shape(name: str, value: object, *shape: int | None) -> None:
         s not in (None, r) for r, s in zip(received, shape, strict=True)
     ):
         raise checks.refuse(name, f"shape {received}", f"{shape}", "save it again")
-
-
-class Columns(NamedTuple):
-    """Smallest and largest value and sum of each column of some rows, (N,) each."""
-
-    low: Array
-    high: Array
-    total: Array
-    power: Array | None = None  #: sum of the squared distances from a centre, where it was given
-
-    @classmethod
-    def of(cls, X: Array, centre: Array | None = None) -> Self:
-        """Those of X, in float64; `LINE` entries of short rows at once.
-
-        With a `centre`, for rows that are swept by compiled code, in one compiled pass.
-        """
-        if centre is not None and sweeps_pay(X):
-            return cls(*column_sums(X, centre))
-        (M, N), kinds = X.shape, (np.minimum, np.maximum, np.add)
-        several = LINE // N
-        if several < 2 or 8 * several > M or not X.flags.c_contiguous:
-            return cls(*(kind.reduce(X, 0, np.float64) for kind in kinds))
-        whole = M - M % several
-        lines, rest = X[:whole].reshape(-1, several * N), X[whole:]
-        found = (kind.reduce(lines, 0, np.float64).reshape(several, N) for kind in kinds)
-        parts = zip(kinds, found, strict=True)
-        return cls(*(kind.reduce(np.vstack([own, rest]), 0) for kind, own in parts))
 
 
 def entries(X: Matrix) -> Array:
@@ -296,8 +270,13 @@ def require_measurable(name: str, values: Matrix) -> None:
         )
 
 
-def ready(X: Given, features: int, centre: Array | None = None) -> Columns | None:
-    """The columns of X, if it is of finite, measurable floats and fits: no more checks are needed.
+def ranges_of(X: Array, frame: Frame | None, solver: str) -> Ranges:
+    """The ranges of the columns, in one compiled pass where AMP will sweep the rows."""
+    return Ranges.of(X, frame.centre if frame and solver == "amp" else None)
+
+
+def ready(X: Given, features: int, frame: Frame | None = None, solver: str = "") -> Ranges | None:
+    """The ranges of X, if it is of finite, measurable floats and fits: no more checks are needed.
 
     Of a batch of 32 rows and 10 features those of scikit-learn took a fifth of the time.
     """
@@ -305,7 +284,7 @@ def ready(X: Given, features: int, centre: Array | None = None) -> Columns | Non
         return None
     if X.shape[1:] != (features,):
         return None
-    own = Columns.of(X, centre)
+    own = ranges_of(X, frame, solver)
     largest = max(float(own.high.max()), -float(own.low.min()))
     return own if LEAST <= largest <= MOST and np.isfinite(own.total).all() else None
 

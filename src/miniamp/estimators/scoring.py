@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -18,8 +17,9 @@ from miniamp.channels.base import Channel
 from miniamp.designs import Design
 from miniamp.designs.dense import trusted
 from miniamp.estimators.history import Entry
-from miniamp.estimators.rows import Columns, Matrix, require_shape
+from miniamp.estimators.rows import Matrix, require_shape
 from miniamp.evidence.base import expected_score
+from miniamp.evidence.frame import Ranges
 from miniamp.learning import Model
 from miniamp.numerics.normal import chances_of_largest
 from miniamp.posterior import Posterior
@@ -89,20 +89,14 @@ class RowPrediction(NamedTuple):
         A variance that was learned is uncertain itself, so that y has the tails of a Student t.
         """
         # Fisher's expansion; exact quantiles take longer than an update.
-        (z, first, second, third), u = _fisher(level), 1.0 / self.df
+        z, u = float(ndtri(level)), 1.0 / self.df
+        first, second = (z**3 + z) / 4.0, (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0
+        third = (3.0 * z**7 + 19.0 * z**5 + 17.0 * z**3 - 15.0 * z) / 384.0
         found = np.asarray(z + u * (first + u * (second + u * third)))
         if self.df.min() < EXPANDED:
             few = self.df < EXPANDED
             found[few] = stdtrit(self.df[few], level)
         return found
-
-
-@cache
-def _fisher(level: float) -> tuple[float, float, float, float]:
-    """Quantile of a Gaussian, and the coefficients of Fisher's expansion for a Student t."""
-    z = float(ndtri(level))
-    first, second = (z**3 + z) / 4.0, (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0
-    return z, first, second, (3.0 * z**7 + 19.0 * z**5 + 17.0 * z**3 - 15.0 * z) / 384.0
 
 
 def scored_rows(belief: Posterior, design: Design, Y: Array, seed: int) -> tuple[Design, Array]:
@@ -308,14 +302,14 @@ class Tally:
         for name, shape in shapes.items():
             require_shape(name, getattr(self, name), *shape)
 
-    def seeing(self, X: Matrix, known: Columns | None = None) -> Tally:
+    def seeing(self, X: Matrix, known: Ranges | None = None) -> Tally:
         """The tally that also knows the range and the sum of these rows, if not `known` already."""
         M, N = X.shape
         low, high, total = self.low, self.high, self.total
         if not len(low):
             low, high, total = np.full(N, np.inf), np.full(N, -np.inf), np.zeros(N)
         if isinstance(X, np.ndarray):
-            own = known or Columns.of(X)
+            own = known or Ranges.of(X)
             # The same arrays where no range has grown, as in most batches: `widens` looks at that.
             low = np.minimum(low, own.low) if (own.low < low).any() else low
             high = np.maximum(high, own.high) if (own.high > high).any() else high

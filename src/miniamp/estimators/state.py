@@ -99,9 +99,7 @@ class FitState:
             return self._after(rows)
         if self._labels and len(rows) > MOST_WAITING:
             rows = rows.thinned(MOST_WAITING)
-        # The caller may write other numbers to the same array meanwhile.
-        rows = replace(rows, X=rows.X.copy()) if rows.X is new.X else rows
-        return self._but(waiting=rows)
+        return self._but(waiting=rows.owned())
 
     @property
     def settled(self) -> FitState:
@@ -111,12 +109,6 @@ class FitState:
     @cached_property
     def _settled(self) -> FitState:
         return self if self.waiting is None else self._after(self.waiting)
-
-    @property
-    def swept_centre(self) -> Array | None:
-        """The zeros of the features, if rows are swept as they are (`Columns.of`)."""
-        swept = self.frame is not None and self.settings.solver == "amp"
-        return self.units.centre if swept else None
 
     @property
     def _labels(self) -> bool:
@@ -135,8 +127,8 @@ class FitState:
 
     def _after(self, rows: Rows) -> FitState:
         """The state that has learned from these rows."""
-        rows = rows.normalised().measured(self.swept_centre)
-        tally = self.tally.seeing(rows.X, rows.columns)
+        rows = rows.normalised().measured(self.frame, self.settings.solver)
+        tally = self.tally.seeing(rows.X, rows.ranges)
         if not issparse(rows.X) and (self.frame is None or tally.widens(self.tally).any()):
             rows, tally = outliers.repaired(rows, self.tally, tally, self._judge)
         start, design = self._framed(rows)
@@ -152,10 +144,11 @@ class FitState:
         else:
             # Units follow the rows where the prior is learned.
             follow, swept = self.settings.scaling, self.settings.solver == "amp"
-            power = None if rows.columns is None else rows.columns.power
-            frame, design = self.frame.framing(rows.X, intercept, follow, swept=swept, power=power)
+            known = rows.ranges and rows.ranges.power
+            frame, design = self.frame.framing(rows.X, intercept, follow, swept=swept, power=known)
             factor = self.frame.stretch(frame, intercept=intercept)
-            start = self.mapped(lambda m: m.stretched(factor))._but(frame=frame, waiting=None)
+            start = self.mapped(lambda m: replace(m, posterior=m.posterior.stretched(factor)))
+            start = start._but(frame=frame, waiting=None)
         return start, design
 
     def _judge(self, others: Rows) -> outliers.Judge:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import scipy.sparse
@@ -21,6 +21,33 @@ from miniamp.designs.dense import (
     sweepable,
     trusted,
 )
+
+
+class Ranges(NamedTuple):
+    """Smallest and largest value and sum of each column of some rows, (N,) each."""
+
+    low: Array
+    high: Array
+    total: Array
+    power: Array | None = None  #: sum of the squared distances from a centre, where it was given
+
+    @classmethod
+    def of(cls, X: Array, centre: Array | None = None) -> Self:
+        """Those of X, in float64; `LINE` entries of short rows at once.
+
+        With a `centre`, for rows that are swept by compiled code, in one compiled pass.
+        """
+        if centre is not None and sweeps_pay(X):
+            return cls(*column_sums(X, centre))
+        (M, N), kinds = X.shape, (np.minimum, np.maximum, np.add)
+        several = LINE // N
+        if several < 2 or 8 * several > M or not X.flags.c_contiguous:
+            return cls(*(kind.reduce(X, 0, np.float64) for kind in kinds))
+        whole = M - M % several
+        lines, rest = X[:whole].reshape(-1, several * N), X[whole:]
+        found = (kind.reduce(lines, 0, np.float64).reshape(several, N) for kind in kinds)
+        parts = zip(kinds, found, strict=True)
+        return cls(*(kind.reduce(np.vstack([own, rest]), 0) for kind, own in parts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,13 +165,20 @@ class Frame:
         X, first = cast(Array, Phi), self.seeing(Phi)
         (M, N), blocks = X.shape, row_blocks(*X.shape)
         as_they_are = swept and sweeps_pay(X)
-        if as_they_are and (power is None or first is not self):
-            power = column_sums(X, first.centre)[3]
-        elif not as_they_are:
-            made, power = np.empty((M, N + intercept)), np.zeros(N)
+        if as_they_are:
+            if power is None or first is not self:
+                power = column_sums(X, first.centre)[3]
+        else:
+            # Whole rows, contiguous in memory: two thirds of the time of their first columns.
+            made, row, squares = np.empty((M, N + intercept)), *np.zeros((2, N + intercept))
+            row[:N] = first.centre
             for block in blocks:  # in the cache: a third of the time
-                own = np.subtract(X[block], first.centre, out=made[block, :N])
-                power += np.einsum("ij,ij->j", own, own)
+                own = made[block]
+                own[:, :N] = X[block]
+                own[:, N:] = 1.0
+                own -= row
+                squares += np.einsum("ij,ij->j", own, own)
+            power = squares[:N]
         counted = self.counted + M
         scale = np.sqrt((self.counted * np.square(self.scale) + power) / counted)
         if not first.scale.all():
@@ -155,8 +189,8 @@ class Frame:
             square = float(np.sum(power * np.square(unit))) + M * intercept
             known = square / (M * (N + intercept))
             return frame, Framed(X, frame.centre, unit, intercept=intercept, mean_square=known)
-        made[:, :N] *= unit
-        made[:, N:] = 1.0
+        row[:N], row[N:] = unit, 1.0
+        made *= row
         return frame, trusted(made)
 
     def design(self, Phi: Given, intercept: bool, *, swept: bool = False) -> Design:
@@ -256,6 +290,8 @@ def sweeps_pay(X: Array) -> bool:
     return X.size >= WORTH_COMPILING and X.shape[0] >= TALL * X.shape[1] and sweepable(X)
 
 
+#: Entries that NumPy reduces at once: one by one, rows of 10 take 8 times as long, of 100 twice.
+LINE = 1000
 #: A standard deviation this small against the mean is that of rounding.
 CONSTANT = 1e-12
 #: A batch of so many rows for each feature is solved in few sweeps, and without a copy 1.01 to 4
