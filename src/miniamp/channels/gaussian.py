@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
@@ -43,6 +42,7 @@ class Gaussian(NoisyChannel):
     def __init__(self, var: Given = 1.0) -> None:
         super().__init__(var)
         self.error_floor = NOISE_FLOOR if self.resolution else 0.0
+        self._floored = np.asarray(np.maximum(self.var, NOISE_FLOOR))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -53,10 +53,6 @@ class Gaussian(NoisyChannel):
 
     def _noise(self) -> Array:
         return self._floored
-
-    @cached_property
-    def _floored(self) -> Array:
-        return np.asarray(np.maximum(self.var, NOISE_FLOOR))
 
     def gaussian_noise(self) -> Array | None:
         return self._noise()

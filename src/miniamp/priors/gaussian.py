@@ -207,8 +207,8 @@ class WithIntercept(BasePrior):
         return Kernel(kernels.with_intercept, read_only(table))
 
     def __getstate__(self) -> dict[str, object]:
-        """Everything but the kernel: an address means nothing in another process."""
-        return {**self.__dict__, "_kept": None}
+        """What it was made of: the address of a kernel means nothing in another process."""
+        return {name: v for name, v in self.__dict__.items() if name != "last"} | {"_kept": None}
 
     def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         others, last = self._split(A, B)
