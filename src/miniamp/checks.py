@@ -74,6 +74,8 @@ def count(name: str, value: Given, least: int = 1, most: int | None = None) -> i
 
 def numeric(name: str, value: Given) -> Array:
     """`value` as a float64 array of any shape, all finite."""
+    if type(value) is np.ndarray and value.dtype.char == "d" and np.isfinite(value).all():
+        return value
     given = array_of(name, value)
     # NumPy would drop imaginary parts, count dates and read digits: none of it is meant.
     objects = given.flat if given.dtype.kind == "O" else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -56,7 +57,13 @@ class Parametric:
         changes = [0.0]
         for name in self.names:
             a, b = np.asarray(getattr(old, name)), np.asarray(getattr(self, name))
-            if b.dtype.kind == "f" and a.shape == b.shape:
+            if b.dtype.kind == "f" and a.shape == b.shape == ():  # most, and in a tenth of the time
+                size = abs(float(b))
+                if name in self.centres:
+                    size = max(size, math.sqrt(float(np.min(getattr(self, "var", 0.0)))))
+                if float(a) != float(b):
+                    changes.append(abs(float(b) - float(a)) / (size or 1.0))
+            elif b.dtype.kind == "f" and a.shape == b.shape:
                 spread = getattr(self, "var", 0.0) if name in self.centres else 0.0
                 size = np.maximum(np.abs(b), np.sqrt(spread))
                 moved = np.subtract(b, a, out=np.zeros(b.shape), where=a != b)

@@ -227,7 +227,7 @@ class Information:
 
     def stretched(self, factor: ArrayOrFloat) -> Information:
         """The same belief about factor * x in the place of x, the Gaussians beside them too."""
-        f = factor * np.ones(len(self.b))
+        f = factor * np.ones(len(self.b)) if np.ndim(factor) == 0 else np.asarray(factor)
         unit = 1.0 / f
         S = self.S * unit
         S *= unit[:, None]

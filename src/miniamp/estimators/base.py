@@ -234,7 +234,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
     def _settings(self) -> ModelSettings:
         old = self._state.settings if self.__sklearn_is_fitted__() else None
         chosen = old is not None and (old.auto_prior or old.auto_forget)  # it has what was learned
-        if old and not chosen and all(getattr(self, n) is old.given.get(n) for n in CHECKED):
+        if old and not chosen and all(getattr(self, n) is v for n, v in old.given.items()):
             return old  # checked in the batch before
         given = {name: getattr(self, name) for name in CHECKED}
         return ModelSettings.checked(given, channel=self._channel, score=type(self)._score)
@@ -244,7 +244,9 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
     ) -> Rows:
         """Rows, targets and weights, checked; a row of weight k is there k times."""
         named = reset or hasattr(self, "feature_names_in_")
-        if not named and ready(X, self.n_features_in_) and ready_targets(y, X):
+        fits = not named and ready_targets(y, X)
+        ranges = ready(X, self.n_features_in_, self._state.frame, settings.solver) if fits else None
+        if ranges is not None:
             values, target = cast("tuple[Array, NDArray[np.generic]]", (X, y))
         else:
             given = numbers("X", X), checks.unmasked("y", plain(y))
@@ -255,11 +257,10 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         require_measurable("y", Y)
         weights = self._weights(target, weights)
         if weights is not None:
-            weights = _check_sample_weight(
-                plain(weights), values, dtype=np.float64, ensure_non_negative=True
-            )
+            own = plain(weights)
+            weights = _check_sample_weight(own, values, dtype=float, ensure_non_negative=True)
             require_measurable("sample_weight", cast(Array, weights))
-        return Rows.weighted(values, Y, cast("Array | None", weights))
+        return Rows.weighted(values, Y, cast("Array | None", weights), ranges)
 
     @abstractmethod
     def _checked_targets(

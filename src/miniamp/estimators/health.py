@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import cast
 
 import numpy as np
@@ -177,7 +178,7 @@ def _findings(history: History) -> list[Finding]:
     if drift:
         return [] if follows else drift
     # After a change of the stream the error bars are wrong for a while.
-    if any("drift" in entry.get("found", ()) for entry in history[-3 * BATCHES :]):
+    if any("drift" in entry.get("found", ()) for entry in islice(reversed(history), 3 * BATCHES)):
         return []
     noise = _error_bars(recent) or _outliers(recent)
     # A noise that is wrong strains AMP and breaks the predictions of the theory: it comes first.
@@ -220,8 +221,8 @@ def _collapse(history: History) -> Iterator[Finding]:
     if not history[-1].get("prior_learned"):
         return
     step = COLLAPSE_WINDOW // 20  # every tenth batch, and the latest
-    some = history[: -COLLAPSE_WINDOW - 1 : -step]
-    widths = [cast("dict[str, float]", entry).get("prior_var", np.nan) for entry in some]
+    some = cast("list[dict[str, float]]", history[: -COLLAPSE_WINDOW - 1 : -step])
+    widths = [entry.get("prior_var", np.nan) for entry in some]
     if widths[0] < COLLAPSED * max(widths):
         yield Finding(
             "collapse",
@@ -251,8 +252,7 @@ def _window(history: Sequence[Entry], before: int = 0) -> list[Entry]:
     """
     window: list[Entry] = []
     rows = 0
-    for k in range(len(history) - before - 1, -1, -1):
-        entry = history[k]
+    for entry in islice(reversed(history), before, None):
         learned = entry["rows_seen"] - entry["rows"]
         if entry.get("surprise") is None or learned < max(LEARNED_ROWS, entry["features"] // 2):
             break
@@ -270,8 +270,10 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
     given = numbers and not last["noise_learned"]
     limit = max(TOO_LARGE if given else TOO_SURE, 1.0 + SIGMAS * std)
     large = surprise > limit and all(e["surprise"] > 1.0 for e in recent)
-    small = surprise < min(TOO_SMALL, 1.0 - SIGMAS * std)
-    if given and (large or small):
+    small = given and surprise < min(TOO_SMALL, 1.0 - SIGMAS * std)
+    if not (large or small):
+        return []
+    if given:
         says, about = "the channel", ""
         if "noise_var" in last:
             off = pooled(recent, "error")[0] - float(np.mean(column(recent, "expected_error")))
@@ -293,7 +295,7 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
         f"The model is too sure of itself: {what} {surprise:.2g} times what it predicted.",
         f"If rows come more than once, drop the copies.{more}{_if_it_changes(last)}",
     )
-    return [finding] if large else []
+    return [finding]
 
 
 def _overall(history: History, r2: float | None) -> Iterator[Finding]:
@@ -387,7 +389,7 @@ def _theory(recent: list[Entry], history: History) -> Iterator[Finding]:
     # The theory's error is at least the noise: most streams need not ask the theory at all.
     if not all(e["error"] > BEHIND_THEORY * e.get("noise_var", np.nan) for e in recent):
         return
-    history.with_theory()
+    history.with_theory(informed=False)
     behind = column(recent, "error") / column(recent, "theory_error")
     if behind.min() > BEHIND_THEORY:
         yield Finding(

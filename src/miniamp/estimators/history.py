@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypedDict, cast, overload
 
 import numpy as np
@@ -111,14 +110,14 @@ class Typical(NamedTuple):
     """
 
     prior: ScalarPrior  #: after the batch
-    channel: Channel  #: on the scale of such rows
+    channel: Channel
     alpha: float  #: rows per feature
     features: int
     power: float  #: N times the mean square of an entry
-    noise: float  #: variance of the noise; nan where y is on another scale than z
     forget: float  #: what counted of everything before
     first: bool  #: whether the stream started with this batch
     unit: float  #: unit of the targets in which all this is
+    before: float | None = None  #: the precision before this batch, once it is known
 
     @classmethod
     def of(
@@ -136,39 +135,55 @@ class Typical(NamedTuple):
             return None
         rows, features = design.shape
         power = features * design.mean_square
-        on_scale = noise if channel.shift_invariant else np.nan
-        scaled = channel.replaced(var=noise / power)
-        return cls(prior, scaled, rows / features, features, power, on_scale, forget, first, unit)
+        return cls(prior, channel, rows / features, features, power, forget, first, unit)
 
-    def after(self, last: Entry) -> Entry:
-        """theory_precision, theory_variance and theory_error of this batch, given the one before.
+    @property
+    def scaled(self) -> Channel:
+        """The channel on the scale of such rows."""
+        return self.channel.replaced(var=self._noise / self.power)
 
-        The precision that the typical batches so far have brought is all that is carried over, so
-        that hyper-parameters which are being learned can be followed. The error is that of
-        predictions before the batch. Empty where the theory cannot follow.
+    @property
+    def _noise(self) -> float:
+        return cast(float, self.channel.noise_var)  # `of` has looked
+
+    def after(self, entry: Entry, last: Entry) -> Typical | None:
+        """Put theory_precision, theory_variance and theory_error into the entry of this batch.
+
+        The precision that the typical batches so far have brought is all that is carried over from
+        the `last` one, so that hyper-parameters which are being learned can be followed. The error
+        is that of predictions before the batch. What is left to compute comes back; None where the
+        theory cannot follow.
         """
         before = 0.0 if self.first else last.get("theory_precision")
         if before is None:
-            return {}
+            return None
         before *= self.forget
         try:
             law = Law(self.prior, lam=before, gamma=before, signal=before)
-            new, _ = absorb(law, ConvergedBatch(self.alpha, self.channel))
-            scalar, lam = scalar_channel(self.prior), float(new.lam)
-            seen = mutual_information(self.prior, self.channel, new.variance, self.alpha, before)
-            known, kept = (float(scalar.information(np.array(a))) for a in (before, lam))
+            new, _ = absorb(law, ConvergedBatch(self.alpha, self.scaled))
+            lam, variance, error = float(new.lam), float(new.variance), float(law.variance)
         except (MiniampError, ArithmeticError, ValueError):  # beyond what the theory can follow
-            return {}
-        entry: Entry = {
-            "theory_precision": lam,
-            "theory_variance": self.unit**2 * float(new.variance),
-            "theory_gained": self.features * float(seen - known),
-            "theory_discarded": self.features * float(seen - kept),
-        }
-        if np.isfinite(self.noise):
-            error = self.noise + self.power * float(law.variance)
-            entry["theory_error"] = self.unit**2 * error
-        return entry
+            return None
+        entry["theory_precision"], entry["theory_variance"] = lam, self.unit**2 * variance
+        if self.channel.shift_invariant:
+            entry["theory_error"] = self.unit**2 * (self._noise + self.power * error)
+        return self._replace(before=before)
+
+    def inform(self, entry: Entry) -> None:
+        """Put theory_gained and theory_discarded into an entry that `after` has filled.
+
+        They take seven times as long, and no later batch needs them.
+        """
+        before, lam = cast(float, self.before), entry["theory_precision"]
+        variance = entry["theory_variance"] / self.unit**2
+        try:
+            scalar = scalar_channel(self.prior)
+            seen = mutual_information(self.prior, self.scaled, variance, self.alpha, before)
+            known, kept = (float(scalar.information(np.array(a))) for a in (before, lam))
+        except (MiniampError, ArithmeticError, ValueError):
+            return
+        entry["theory_gained"] = self.features * float(seen - known)
+        entry["theory_discarded"] = self.features * float(seen - kept)
 
 
 def expected_error(
@@ -233,27 +248,33 @@ class History(Sequence[Entry]):
         """This history with one more entry."""
         new = History()
         if len(self) >= KEPT_BATCHES:
-            self.with_theory()
+            self.with_theory(informed=False)  # dropped entries are needed for it
             kept = self._entries[self._begin : self._end]
             new._entries = kept[: KEPT_BATCHES // 2 : 2] + kept[KEPT_BATCHES // 2 :]
         elif len(self._entries) == self._end:
             new._entries = self._entries
         else:  # another history went on from here
-            self.with_theory()
+            self.with_theory(informed=False)
             new._entries = self._entries[self._begin : self._end]
         new._entries.append((entry, typical))
         new._end = len(new._entries)
         new._begin = max(0, new._end - KEPT_BATCHES)
         return new
 
-    def with_theory(self) -> list[Entry]:
-        """All entries, with what theory expects wherever it applies."""
+    def with_theory(self, informed: bool = True) -> list[Entry]:
+        """All entries, with what theory expects wherever it applies.
+
+        Unless `informed`, without the nats of each batch, which take longest.
+        """
         last: Entry = {}
         for k in range(self._begin, self._end):
             entry, typical = self._entries[k]
-            if typical is not None:
-                entry.update(typical.after(last))
-                self._entries[k] = (entry, None)
+            if typical is not None and typical.before is None:
+                typical = typical.after(entry, last)
+            if typical is not None and informed:
+                typical.inform(entry)
+                typical = None
+            self._entries[k] = (entry, typical)
             last = entry
         return [entry for entry, _ in self._entries[self._begin : self._end]]
 
@@ -273,6 +294,11 @@ class History(Sequence[Entry]):
         if not self._begin <= place < self._end:
             raise IndexError(index)
         return self._entries[place][0]
+
+    def __reversed__(self) -> Iterator[Entry]:
+        """The entries, the latest first."""
+        for k in range(self._end - 1, self._begin - 1, -1):
+            yield self._entries[k][0]
 
     def __reduce__(self) -> tuple[type[History], tuple[list[Entry]]]:
         return History, (self.with_theory(),)
@@ -392,8 +418,10 @@ def entry_line(entry: Entry) -> str:
 def pooled(entries: Sequence[Entry], name: str) -> tuple[float, float]:
     """Mean over the rows of what was recorded for each batch, and its standard deviation."""
     # A window has a handful of entries: sums of floats take a fifth of the time of arrays.
-    columns = [[cast("dict[str, float]", e)[key] for e in entries] for key in (name, f"{name}_std")]
-    rows = [entry["rows"] for entry in entries]
-    total = float(sum(rows))
-    mean, spread = (map(operator.mul, rows, values) for values in columns)
-    return sum(mean) / total, math.hypot(*spread) / total
+    total, mean, spread, deviation = 0.0, 0.0, 0.0, f"{name}_std"
+    for entry in cast("Sequence[dict[str, float]]", entries):
+        rows = entry["rows"]
+        total += rows
+        mean += rows * entry[name]
+        spread = math.hypot(spread, rows * entry[deviation])
+    return mean / total, spread / total

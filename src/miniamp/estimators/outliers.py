@@ -111,7 +111,7 @@ def repaired(
         replaced = past.replaced.copy() if len(past.replaced) else np.zeros(X.shape[1])
         np.add.at(replaced, [entry.feature for entry in away], 1.0)
         tally = replace(tally, replaced=replaced)
-    return replace(rows, X=X, repaired=away), tally
+    return replace(rows, X=X, ranges=None, repaired=away), tally
 
 
 def readable(X: Matrix, tally: Tally) -> Matrix:

@@ -99,7 +99,7 @@ class FitState:
             return self._after(rows)
         if self._labels and len(rows) > MOST_WAITING:
             rows = rows.thinned(MOST_WAITING)
-        return replace(self, waiting=rows)
+        return self._but(waiting=rows.owned())
 
     @property
     def settled(self) -> FitState:
@@ -127,8 +127,8 @@ class FitState:
 
     def _after(self, rows: Rows) -> FitState:
         """The state that has learned from these rows."""
-        rows = rows.normalised()
-        tally = self.tally.seeing(rows.X)
+        rows = rows.normalised().measured(self.frame, self.settings.solver)
+        tally = self.tally.seeing(rows.X, rows.ranges)
         if not issparse(rows.X) and (self.frame is None or tally.widens(self.tally).any()):
             rows, tally = outliers.repaired(rows, self.tally, tally, self._judge)
         start, design = self._framed(rows)
@@ -144,7 +144,8 @@ class FitState:
         else:
             # Units follow the rows where the prior is learned.
             follow, swept = self.settings.scaling, self.settings.solver == "amp"
-            frame, design = self.frame.framing(rows.X, intercept, follow, swept=swept)
+            known = rows.ranges and rows.ranges.power
+            frame, design = self.frame.framing(rows.X, intercept, follow, swept=swept, power=known)
             factor = self.frame.stretch(frame, intercept=intercept)
             start = self.mapped(lambda m: replace(m, posterior=m.posterior.stretched(factor)))
             start = start._but(frame=frame, waiting=None)

@@ -14,7 +14,7 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import Design
 from miniamp.evidence.auto import SolverChoice, choose
-from miniamp.evidence.base import BEYOND, MEDIAN, PLAUSIBLE, DrawnRows, check_columns
+from miniamp.evidence.base import DrawnRows, check_columns, plausible
 from miniamp.evidence.linear import NO_TILT
 from miniamp.info import Adaptation
 from miniamp.posterior import Moments, Posterior
@@ -112,6 +112,7 @@ class Round(NamedTuple):
     number: int = 0
     health: float = np.nan
     log_evidence: float = np.nan
+    residuals: Array | None = None  #: (M,) at the mean of `seen`, where they were needed
 
 
 ExactStep = Step[Tilt, Moments, Round]
@@ -220,8 +221,7 @@ class ExactBatch(DrawnRows[Round]):
         except np.linalg.LinAlgError:  # beyond working precision: absorb reports it by name
             return Step(NO_TILT, estimate, memory, change=np.nan, health=np.nan, solver="exact")
         if number == 1 or past.count == 0.0:
-            health, log_evidence = self._compared(memory)
-            memory = memory._replace(health=health, log_evidence=log_evidence)
+            memory = self._compared(memory)
         enough = SETTLED_LATER if past.count else SETTLED
         enough = enough if belief.size <= ALWAYS else SETTLED_ENOUGH
         following, change = self._learned(belief, memory, enough)
@@ -229,7 +229,7 @@ class ExactBatch(DrawnRows[Round]):
         return Step(
             tilt=NO_TILT,
             estimate=Moments(mean, estimate.var),  # no step needs variances
-            memory=(memory if solved else following)._replace(number=number),
+            memory=memory._replace(number=number) if solved else following,
             change=change,
             health=memory.health,
             solved=solved,
@@ -264,12 +264,10 @@ class ExactBatch(DrawnRows[Round]):
         if not np.isfinite(step.change):
             return None
         seen = step.memory.seen
-        away = np.abs(self.y - self.design.times(step.estimate.mean))
-        away *= np.sqrt(step.memory.weights / seen.noise)
-        plain, worst = sound and not self.heavy and self.weights is None, float(away.max())
-        # As in most batches no row is an outlier, and the median of all is not too small for it.
-        below = np.count_nonzero(away < worst * MEDIAN / BEYOND)
-        if plain and (worst < PLAUSIBLE or (worst < BEYOND and 2 * below < len(away))):
+        away = step.memory.residuals
+        away = self.y - self.design.times(step.estimate.mean) if away is None else away
+        away = np.abs(away) * np.sqrt(step.memory.weights / seen.noise)
+        if sound and not self.heavy and self.weights is None and plausible(away):
             return None
         now = self.with_channel(self.plain.with_noise(seen.noise))
         better = DrawnRows.adapted(now, belief, step, sound=sound)
@@ -305,8 +303,8 @@ class ExactBatch(DrawnRows[Round]):
         count = float(np.sum(np.broadcast_to(unit / own, self.y.shape)))
         return noise, np.broadcast_to(noise / own, self.y.shape), count
 
-    def _compared(self, memory: Round) -> tuple[float, float]:
-        """Squared residuals and distance from the past over the rows, and the log-evidence.
+    def _compared(self, memory: Round) -> Round:
+        """With squared residuals and distance from the past over the rows, and the log-evidence.
 
         From the rows themselves: a difference of the sums of squares of all rows would lose the
         digits that the noise has less than y (7 of 16 at a noise of 1e-8).
@@ -317,12 +315,14 @@ class ExactBatch(DrawnRows[Round]):
             away, volume = mean - past.solution.mean, past.solution.log_det
         else:
             away, volume = mean - seen.linear / width, float(np.sum(np.log(width)))
-        rows = float(memory.weights @ np.square(self.y - self.design.times(mean)))
-        misfit = (rows + float(away @ past.S @ away)) / seen.noise + float(width @ np.square(away))
+        residuals = self.y - self.design.times(mean)
+        rows = float((memory.weights * residuals) @ residuals)
+        misfit = (rows + float(away @ past.S @ away)) / seen.noise + float(width @ (away * away))
         given, left = self.repeats()
         noise = float(given @ np.log(2.0 * np.pi * seen.noise / left))
-        log_evidence = -0.5 * (noise + seen.solution.log_det - volume + misfit)
-        return misfit / float(given.sum()), log_evidence
+        value = -0.5 * (noise + seen.solution.log_det - volume + misfit)
+        health = misfit / float(given.sum())
+        return memory._replace(health=health, log_evidence=value, residuals=residuals)
 
     def _learned(self, belief: Posterior, memory: Round, enough: float) -> tuple[Round, float]:
         """After one step to the largest evidence: the next round, and the change.
@@ -353,7 +353,8 @@ class ExactBatch(DrawnRows[Round]):
             moves *= np.sqrt(np.maximum(left, 1.0 - seen.determined / belief.size))
         sums = seen.S, seen.b, seen.square, seen.count
         after = Information(*sums, noise, precision, memory.linear)
-        new = memory._replace(seen=after, factor=factor, step=step, reach=reach)
+        new = memory._replace(seen=after, factor=factor, step=step, reach=reach, residuals=None)
+        new = new._replace(number=memory.number + 1)
         return new, max(change, float(moves.max()))
 
     def _step(self, seen: Information, own: Array) -> tuple[tuple[float, float], float, float]:

@@ -118,7 +118,8 @@ class BasePrior(Parametric, ABC):
         """The median over `size` coefficients of E x^2, without the intercept."""
         nothing = np.zeros(size)
         mean, var = self.moments(nothing, nothing)
-        return float(np.median(np.square(mean) + var))
+        power = np.square(mean) + var
+        return float(np.median(power) if len(power) > 1 else power[0])
 
     def with_intercept_var(self, var: float) -> Self:
         """The prior with this variance for its intercept, where it has one."""

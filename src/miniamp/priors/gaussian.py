@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cached_property
 from typing import Self, TypeAlias
 
 import numpy as np
@@ -71,17 +72,16 @@ class Gaussian(MeanAndVariance):
     def refitted(
         self, mean: Array, var: Array, weight: Array, free: frozenset[str]
     ) -> tuple[Array, Array]:
-        weight, mean, var, old_mean, old_var = np.broadcast_arrays(
-            weight, mean, var, self.mean, self.var
-        )
+        if not weight.shape == mean.shape == var.shape:
+            weight, mean, var = np.broadcast_arrays(weight, mean, var)
         total = np.sum(weight)
         if not total > 0.0:
             return self.mean, self.var
         centre = self.mean
         if "mean" in free:
             # The change is averaged, not the value: what does not move keeps its every bit.
-            change = np.sum(weight * (mean - old_mean) / old_var) / np.sum(weight / old_var)
-            centre = np.asarray(old_mean.flat[0] + change)
+            change = np.sum(weight * (mean - self.mean) / self.var) / np.sum(weight / self.var)
+            centre = np.asarray(self.mean.flat[0] + change)
         spread = weight * (var + np.square(mean - centre))
         return centre, np.asarray(np.sum(spread) / total)
 
@@ -139,8 +139,12 @@ class WithIntercept(BasePrior):
     def __init__(self, inner: ScalarPrior, intercept_var: Given = 1e4) -> None:
         self.inner = inner
         self.intercept_var = checks.number("intercept_var", intercept_var, above=0.0)
-        self.last = Gaussian(var=self.intercept_var)
         self._kept: Kernel | None = None
+
+    @cached_property
+    def last(self) -> Gaussian:
+        """The prior of the intercept."""
+        return Gaussian(var=self.intercept_var)
 
     @property
     def is_gaussian(self) -> bool:
@@ -203,8 +207,8 @@ class WithIntercept(BasePrior):
         return Kernel(kernels.with_intercept, read_only(table))
 
     def __getstate__(self) -> dict[str, object]:
-        """Everything but the kernel: an address means nothing in another process."""
-        return {**self.__dict__, "_kept": None}
+        """What it was made of: the address of a kernel means nothing in another process."""
+        return {name: v for name, v in self.__dict__.items() if name != "last"} | {"_kept": None}
 
     def inclusion_probability(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         others, last = self._split(A, B)
