@@ -154,20 +154,21 @@ def add(some: Array, total: Array) -> None:
 
 @compiled
 def help_out(who: int, problem: Problem, team: Team) -> None:
-    """Take parts until the loop has ended, or no ticket has come for long."""
-    board, parts, idle = team.board, len(team.edges) - 1, 0
-    # Longer than the loop has patience: that of a thread that waits for its turn to be updated is
-    # a part and all coefficients. With one patience helpers left at 1200 x 2000 beside other work.
-    while idle < 4 * team.patience:
+    """Take parts until the loop has ended, or none has come for so long that it does not run.
+
+    It may be this thread that keeps it from running, on the same core.
+    """
+    board, parts, looks = team.board, len(team.edges) - 1, 0
+    while looks < team.patience:
         ticket = seen(board, 0)
         if ticket >= _END:
             return
-        idle += 1
+        looks += 1
         if ticket % _TURN < parts:
             ticket = added(board, 0, 1)
             if ticket < _END and ticket % _TURN < parts:
                 take(ticket, who, problem, team)
-                idle = 0
+                looks = 0
 
 
 @contextmanager
@@ -184,7 +185,7 @@ def assisted(loop: LoopRows, problem: Problem) -> Iterator[Team | None]:
     team = Team(
         board,
         np.array([min(M, groups * k // parts * _GROUP) for k in range(parts + 1)]),
-        loop.rows[0].size // parts,  # twice as long as a part takes
+        2 * loop.rows[0].size // parts,  # four times as long as a part takes
         np.zeros((2, 1)),
         np.empty(sums),
         np.empty(sums if loop.mean_square == 0.0 else (loop.threads, parts, 1)),
