@@ -19,9 +19,9 @@ from miniamp.designs.sequential import Columns, KernelRows, Responses, Running
 from miniamp.kernel import flat
 from miniamp.posterior import Prior
 
-#: Parts of the rows per thread where all iterations are one compiled call. At 1200 x 2000 one thread
-#: took 37 ms and two 27 with 1, 18.5 with 2, 18.4 with 3, 19.2 with 4, 21 with 6: to begin a part
-#: takes time, and a late one is waited for. A part of 1 MB takes 50 us, its ticket 1.
+#: Parts of the rows per thread where all iterations are one compiled call. At 1200 x 2000 one
+#: thread took 37 ms and two 27 with 1, 18.5 with 2, 18.4 with 3, 19.2 with 4, 21 with 6: to begin a
+#: part takes time, and a late one is waited for. A part of 1 MB takes 50 us, its ticket 1.
 PARTS = 3
 #: Bytes of a part over those of its sums, so that these are written and read again at a percent or
 #: two of the time of the sweep, and all coefficients are updated before a helper gives up.
