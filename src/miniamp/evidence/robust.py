@@ -58,9 +58,10 @@ ROWS_ENOUGH = 1e-2
 #: Coefficients get a scale each when one step that way makes the belief so much wider: some of them
 #: then stand for each other, which an average over all does not see.
 WIDER = 2.0
+#: A solution whose mean square becomes so much larger starts over, with care.
+RISEN = 10.0
 #: A step that has not converged is no answer if it makes the belief so much wider than before (one
-#: went from 1e-9 to 0.14), or its mean square so much larger. Sparse coefficients that were thought
-#: to be known may become 1000 times wider with reason, when one of them turns out to be undecided.
+#: went from 1e-9 to 0.14) or larger. 1000 times wider is sound where a coefficient turns undecided.
 RUN_AWAY = 1e4
 
 
@@ -290,7 +291,7 @@ class RobustBatch(DrawnRows[RobustState]):
             # that stand for each other would swing, so its step is shorter by that gain.
             sites = state.sites.towards(sites, size / np.maximum(1.0, now.field.A * new.var))
         step = _accepted(belief, step._replace(memory=seen._replace(sites=sites, rows=rows)))
-        if t >= careful or np.isfinite(step.health):
+        if t >= careful or _growth(belief, new) < RISEN:
             return step
         # It has run away, as some sparse rows do at the usual step: from the start, with care.
         new, first = self.start(belief)
@@ -326,9 +327,13 @@ def _sites(belief: Posterior) -> Sites:
 def _accepted(belief: Posterior, step: RobustStep) -> RobustStep:
     """The step, in conflict where it has not converged and left the belief before it behind."""
     wider = np.mean(step.estimate.var) / belief.mean_variance
-    # About 1 for many coefficients.
-    larger = step.estimate.power / (np.mean(np.square(belief.mean)) + belief.mean_variance)
-    return step if step.solved or max(wider, larger) < RUN_AWAY else step._replace(health=np.inf)
+    gone = max(wider, _growth(belief, step.estimate)) > RUN_AWAY
+    return step._replace(health=np.inf) if gone and not step.solved else step
+
+
+def _growth(belief: Posterior, new: Moments) -> float:
+    """The mean square of the coefficients, over that before: about 1 for many of them."""
+    return new.power / (float(np.mean(np.square(belief.mean))) + belief.mean_variance)
 
 
 def _solution(state: RobustState) -> Solution:
