@@ -38,7 +38,6 @@ from miniamp.tilt import JointSolution, Tilt
 #: Rows with a Gaussian site each, and the Gaussian of all coefficients that they give: for any
 #: rows, for sparse ones, for kept products.
 Linear: TypeAlias = Stack | Dual | Scored
-Solution: TypeAlias = StackSolution | DualSolution | Scored
 
 #: The step of every iteration but the first. Full steps fail on AR designs; 0.7 converged on
 #: i.i.d., ill-conditioned, AR and factor designs at noise 1e-2 to 1e-8, in 10 to 200 iterations.
@@ -58,11 +57,9 @@ ROWS_ENOUGH = 1e-2
 #: Coefficients get a scale each when one step that way makes the belief so much wider: some of them
 #: then stand for each other, which an average over all does not see.
 WIDER = 2.0
-#: A solution whose mean square becomes so much larger starts over, with care.
-RISEN = 10.0
-#: A step that has not converged is no answer if it makes the belief so much wider than before (one
-#: went from 1e-9 to 0.14) or larger. 1000 times wider is sound where a coefficient turns undecided.
-RUN_AWAY = 1e4
+#: A solution whose mean square grows by the first factor starts over, with care. A step that has not
+#: converged is no answer if it makes the belief wider (from 1e-9 to 0.14) or larger by the second.
+RISEN, RUN_AWAY = 10.0, 1e4
 
 
 class RobustState(NamedTuple):
@@ -89,8 +86,7 @@ class RobustBatch(DrawnRows[RobustState]):
     The belief is approximated by one Gaussian over all coefficients: the prior and the tilt by a
     site for each coefficient, the channel by a site for each row, all with the moments that they
     should have. Where AMP replaces the correlations of the rows by their average over i.i.d.
-    designs, here they are inverted; the fixed point is AMP's where AMP's assumption holds. Sites of
-    a Gaussian channel are exact.
+    designs, here they are inverted; the fixed point is AMP's where AMP's assumption holds.
 
     The sites of the coefficients share one scale and steps are damped, as in vector AMP: with M the
     new and the remembered rows, O(M^2 N) once and O(M N) per iteration for a Gaussian channel,
@@ -336,7 +332,7 @@ def _growth(belief: Posterior, new: Moments) -> float:
     return new.power / (float(np.mean(np.square(belief.mean))) + belief.mean_variance)
 
 
-def _solution(state: RobustState) -> Solution:
+def _solution(state: RobustState) -> StackSolution | DualSolution | Scored:
     """The Gaussian behind the last step."""
     assert state.last is not None
     return state.last[0].at(state.last[1])
