@@ -11,8 +11,8 @@ from pathlib import Path
 #: Where tables and plots go unless another folder is named.
 RESULTS = Path(__file__).parent / "results"
 
-#: OpenBLAS keeps its threads spinning for 105 ms after a product, as measured: a rest lets them go to
-#: sleep.
+#: OpenBLAS keeps its threads spinning for 105 ms after a product, as measured: a rest lets them go
+#: to sleep.
 REST = 0.15
 
 

@@ -35,8 +35,7 @@ from miniamp.evidence.row_scores import Scored, scores_of
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import JointSolution, Tilt
 
-#: Rows with a Gaussian site each, and the Gaussian of all coefficients that they give: for any
-#: rows, for sparse ones, for kept products.
+#: Rows with a Gaussian site each: any rows, sparse ones, kept products.
 Linear: TypeAlias = Stack | Dual | Scored
 
 #: The step of every iteration but the first. Full steps fail on AR designs; 0.7 converged on
@@ -57,8 +56,9 @@ ROWS_ENOUGH = 1e-2
 #: Coefficients get a scale each when one step that way makes the belief so much wider: some of them
 #: then stand for each other, which an average over all does not see.
 WIDER = 2.0
-#: A solution whose mean square grows by the first factor starts over, with care. A step that has not
-#: converged is no answer if it makes the belief wider (from 1e-9 to 0.14) or larger by the second.
+#: A solution whose mean square grows by the first factor starts over, with care. A step that has
+#: not converged is no answer if it makes the belief wider (from 1e-9 to 0.14) or larger by the
+#: second: 1000 times is sound where a coefficient turns out to be undecided.
 RISEN, RUN_AWAY = 10.0, 1e4
 
 
@@ -322,7 +322,7 @@ def _sites(belief: Posterior) -> Sites:
 
 def _accepted(belief: Posterior, step: RobustStep) -> RobustStep:
     """The step, in conflict where it has not converged and left the belief before it behind."""
-    wider = np.mean(step.estimate.var) / belief.mean_variance
+    wider = float(np.mean(step.estimate.var)) / belief.mean_variance
     gone = max(wider, _growth(belief, step.estimate)) > RUN_AWAY
     return step._replace(health=np.inf) if gone and not step.solved else step
 
