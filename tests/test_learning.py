@@ -445,9 +445,9 @@ def test_sparse_rows_in_small_batches_do_not_run_away(seed):
 
 @pytest.mark.parametrize("noise", [0.01, 0.001])
 def test_sparse_rows_in_small_batches_are_not_skipped(noise):
-    # 30 batches of 20 rows, 300 features, 5 % filled, 10 used, seed 201. Coefficients that were thought
-    # to be known turned out to be undecided, which was taken for a solution that had run away: some
-    # batches were skipped.
+    # 30 batches of 20 rows, 300 features, 5 % filled, 10 used, seed 201. Coefficients that were
+    # thought to be known turned out to be undecided, which was taken for a solution that had run
+    # away: some batches were skipped.
     rng = np.random.default_rng(201)
     X = sparse.random_array((1600, 300), density=0.05, format="csr", rng=rng)
     coef = np.zeros(300)
