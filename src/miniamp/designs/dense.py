@@ -16,7 +16,6 @@ from scipy import sparse
 from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.channels.base import Channel
-from miniamp.designs import threads
 from miniamp.designs.base import BLOCK_BYTES, Design, Sweep, as_design, row_blocks
 from miniamp.designs.sequential import Columns, KernelRows, Where
 from miniamp.designs.swept import HeldColumns, Swept
@@ -103,15 +102,8 @@ class Dense(Design):
     @cached_property
     def mean_square(self) -> float:
         # Not a product of BLAS: it would wake its threads, and they spin for 18 ms of CPU after it.
-        rows, columns = self.shape
-        blocks = row_blocks(rows, columns)
-
-        def squares(share: slice) -> list[float]:
-            parts = (self.Phi[block].astype(np.float64, copy=False) for block in blocks[share])
-            return [float(np.square(part).sum()) for part in parts]
-
-        found = threads.each(squares, threads.shares(len(blocks), 8 * rows * columns))
-        return sum(one for some in found for one in some) / (rows * columns)
+        total = sum(float(np.square(part).sum()) for _, part in self._float64_blocks())
+        return total / (self.shape[0] * self.shape[1])
 
     def toarray(self) -> Array:
         return self.Phi.astype(np.float64, copy=False)
