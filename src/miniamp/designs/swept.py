@@ -19,11 +19,13 @@ from miniamp.designs.sequential import Columns, KernelRows, Responses, Running
 from miniamp.kernel import flat
 from miniamp.posterior import Prior
 
-#: Up to this many bytes all iterations of a batch are one compiled call in one thread. At 19 MB
-#: (1200 x 2000, 50 iterations) a second thread that is woken in each iteration gave 0.69 times the
-#: speed of NumPy, one thread 1.22 times, one call 1.5 times. 32 MB is the last level of the cache
-#: where this was measured; where between 19 MB and more two threads win was not.
-ONE_CALL_BYTES = 32 << 20
+#: Parts of the rows per thread where all iterations are one compiled call. At 1200 x 2000 one
+#: thread took 37 ms and two 27 with 1, 18.5 with 2, 18.4 with 3, 19.2 with 4, 21 with 6: to begin a
+#: part takes time, and a late one is waited for. A part of 1 MB takes 50 us, its ticket 1.
+PARTS = 3
+#: Bytes of a part over those of its sums, so that these are written and read again at a percent or
+#: two of the time of the sweep, and all coefficients are updated before a helper gives up.
+PART_BYTES = 128
 
 
 class Swept(Design):
@@ -89,11 +91,12 @@ class Swept(Design):
         return Sweep(pull, curvature, g, float(np.mean(np.square(g))), total / rows)
 
     def loop_rows(self) -> LoopRows | None:
-        everything = slice(0, self.shape[0])
-        alone = len(threads.shares(self.shape[0], self.nbytes)) == 1
-        small = alone or self.nbytes <= ONE_CALL_BYTES
-        taken, frame = self._swept(everything)
-        return LoopRows(taken + frame) if small else None
+        (M, N), (taken, frame) = self.shape, self._swept(slice(0, self.shape[0]))
+        number = len(threads.shares(M, self.nbytes))
+        if number == 1:
+            return LoopRows(taken + frame)
+        parts = min(PARTS * number, self.nbytes // (PART_BYTES * 8 * N))
+        return LoopRows(taken + frame, 0.0, number, parts) if parts > number else None
 
     def _by_blocks(
         self,

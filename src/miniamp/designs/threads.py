@@ -25,9 +25,12 @@ WORTH_A_THREAD = 4 << 20
 
 @cache
 def cores() -> int:
-    """Threads to use: the cores this process may run on, or fewer if OMP_NUM_THREADS is set."""
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    return max(1, min(_allowed(), int(asked) if asked.isdigit() else _allowed()))
+    """Threads to use: the cores this process may run on, or fewer where the environment says so.
+
+    OMP_NUM_THREADS and NUMBA_NUM_THREADS limit them, as they limit other compiled code.
+    """
+    asked = [os.environ.get(name, "") for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")]
+    return max(1, min([_allowed(), *(int(one) for one in asked if one.isdigit())]))
 
 
 def _allowed() -> int:
@@ -79,6 +82,20 @@ def each(work: Callable[[Part], Result], parts: list[Part]) -> list[Result]:
         if future.cancel():
             late[future] = work(part)
     return [first, *(late[f] if f in late else f.result() for f in futures)]
+
+
+@contextmanager
+def beside(work: Callable[[int], None], number: int) -> Iterator[None]:
+    """Within it, `number` other threads do work(1), work(2), ..., as far as any are free.
+
+    None of them is waited for: `work` has to end by itself once the context has been left.
+    """
+    futures = [_pool().submit(work, k) for k in range(1, number + 1)]
+    try:
+        yield
+    finally:
+        for future in futures:
+            future.cancel()
 
 
 @cache

@@ -176,19 +176,21 @@ class Batch(DrawnRows[Past | None]):
         moments = belief.prior.kernel(belief.size)
         if loop is None or output is None or moments is None or memory is not None:
             return [], None
-        from miniamp.evidence import kernels  # only now: the compiler is slow to import
+        from miniamp.designs.shared_kernels import assisted  # only now: the compiler is slow
+        from miniamp.evidence import kernels
 
         (M, N), averaged, trace = self.design.shape, loop.mean_square > 0.0, np.empty(stop.max_iter)
         x, v, pull, B = (np.zeros((2, N)) for _ in range(4))
         A, g, figures = np.zeros((2, 1 if averaged else N)), np.zeros((2, M)), np.zeros((2, 4))
         x[0], v[0] = estimate
-        done, last = kernels.iterate(
-            loop.rows, flat(self.y), output.parameters, output.address,
-            flat(belief.total.A), flat(belief.total.B), moments.parameters, moments.address,
-            loop.mean_square, self.damping, self.channel.resolution, SILENCE,
-            np.array([stop.tol, stop.slack, STEADY, WATCHED]),
-            trace, x, v, pull, A, B, g, figures,
-        )  # fmt: skip
+        rows = (loop.rows, flat(self.y), output.parameters, output.address)
+        with assisted(loop, (*rows, not averaged, x, v, g)) as team:
+            done, last = kernels.iterate(
+                *rows, flat(belief.total.A), flat(belief.total.B), moments.parameters,
+                moments.address, loop.mean_square, self.damping, self.channel.resolution, SILENCE,
+                np.array([stop.tol, stop.slack, STEADY, WATCHED]),
+                trace, x, v, pull, A, B, g, figures, team,
+            )  # fmt: skip
         if done == 0:
             return [], None
         mean_square, mean_curvature, power, spread = (float(one) for one in figures[last])

@@ -6,15 +6,12 @@ negative for all that the compiler knows, and it would then do one coefficient a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-from numba.extending import overload
 
 from miniamp.arrays import Array
 from miniamp.compiled import compiled, fill_moments
-from miniamp.designs import dense_kernels, sparse_kernels
 from miniamp.designs.sequential import KernelRows
+from miniamp.designs.shared_kernels import Team, sweep, sweep_together
 
 #: Coordinates at a time: all that belongs to them stays in the first level of the cache.
 _GROUP = 512
@@ -86,23 +83,6 @@ def update(
     return moved, power, spread
 
 
-def sweep(rows: KernelRows, *rest: object) -> None:
-    """The sweep of the design whose rows these are; for compiled callers only."""
-    raise NotImplementedError
-
-
-def _sweep_of(rows: KernelRows, *rest: object) -> Callable[..., None]:  # noqa: ARG001
-    """The dense sweep for one matrix, with its frame or without; the sparse one for vectors."""
-    if len(rows) == 1:
-        return lambda rows, *rest: dense_kernels.sweep(rows[0], *rest)
-    if rows[0].ndim == 2:
-        return lambda rows, *rest: dense_kernels.sweep(rows[0], *rest, *rows[1:])
-    return lambda rows, *rest: sparse_kernels.sweep(rows[0], rows[1], rows[2], *rest)
-
-
-overload(sweep, strict=False)(_sweep_of)
-
-
 @compiled
 def met(trace: Array, t: int, uncertainty: float, stop: Array) -> bool:
     """`absorb.met` after iteration t; `stop` has tol, slack, STEADY and WATCHED."""
@@ -141,6 +121,7 @@ def iterate(
     B: Array,
     g: Array,
     figures: Array,
+    team: Team | None,
 ) -> tuple[int, int]:
     """Iterate `Batch.refine` until `stop`: how many iterations were made, and where the last is.
 
@@ -149,19 +130,23 @@ def iterate(
     mean(-dg), the mean square of the coefficients and their mean variance. With `mean_square` > 0
     variances are scalar, as in `designs.Averaged`, and `A` has one column. What `refine` has to
     look at more closely (rows that may have become silent, or solved) is left to it: the loop ends
-    before such an iteration.
+    before such an iteration. With a `team` other threads take part in the sweeps.
     """
     last, done, M, N = 0, 0, len(y), x.shape[1]
-    response, shared = np.empty(M), np.empty(1)
+    response, shared = np.empty(M), np.empty((2, 1)) if team is None else team.V
     for t in range(len(trace)):
         new = 1 - last
         pull[new, :] = 0.0
         A[new, :] = 0.0
-        shared[0] = mean_square * v[last].sum()
-        sweep(
-            rows, x[last], shared if mean_square > 0.0 else v[last], y, g[last],
-            mean_square == 0.0, numbers, output, g[new], response, pull[new], A[new],
-        )  # fmt: skip
+        shared[last, 0] = mean_square * v[last].sum()
+        if team is None:
+            sweep(
+                rows, x[last], shared[last] if mean_square > 0.0 else v[last], y, g[last],
+                mean_square == 0.0, numbers, output, g[new], response, pull[new], A[new],
+            )  # fmt: skip
+        else:
+            problem = (rows, y, numbers, output, mean_square == 0.0, x, v, g)
+            sweep_together(t, problem, team, g[new], response, pull[new], A[new])
         if mean_square > 0.0:
             A[new, 0] *= mean_square
         square = total = 0.0

@@ -35,10 +35,8 @@ from miniamp.evidence.row_scores import Scored, scores_of
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import JointSolution, Tilt
 
-#: Rows with a Gaussian site each, and the Gaussian of all coefficients that they give: for any
-#: rows, for sparse ones, for kept products.
+#: Rows with a Gaussian site each: any rows, sparse ones, kept products.
 Linear: TypeAlias = Stack | Dual | Scored
-Solution: TypeAlias = StackSolution | DualSolution | Scored
 
 #: The step of every iteration but the first. Full steps fail on AR designs; 0.7 converged on
 #: i.i.d., ill-conditioned, AR and factor designs at noise 1e-2 to 1e-8, in 10 to 200 iterations.
@@ -58,8 +56,9 @@ ROWS_ENOUGH = 1e-2
 #: Coefficients get a scale each when one step that way makes the belief so much wider: some of them
 #: then stand for each other, which an average over all does not see.
 WIDER = 2.0
-#: A step that has not converged is no answer if it makes the belief so much wider than before (one
-#: went from 1e-9 to 0.14), or its mean square so much larger: few coefficients may be surprising.
+#: A solution whose mean square grows by the first factor starts over, with care. A step that has
+#: not converged is no answer if it makes the belief wider (from 1e-9 to 0.14) or larger by the
+#: second: 1000 times is sound where a coefficient turns out to be undecided.
 RISEN, RUN_AWAY = 10.0, 1e4
 
 
@@ -87,8 +86,7 @@ class RobustBatch(DrawnRows[RobustState]):
     The belief is approximated by one Gaussian over all coefficients: the prior and the tilt by a
     site for each coefficient, the channel by a site for each row, all with the moments that they
     should have. Where AMP replaces the correlations of the rows by their average over i.i.d.
-    designs, here they are inverted; the fixed point is AMP's where AMP's assumption holds. Sites of
-    a Gaussian channel are exact.
+    designs, here they are inverted; the fixed point is AMP's where AMP's assumption holds.
 
     The sites of the coefficients share one scale and steps are damped, as in vector AMP: with M the
     new and the remembered rows, O(M^2 N) once and O(M N) per iteration for a Gaussian channel,
@@ -225,7 +223,7 @@ class RobustBatch(DrawnRows[RobustState]):
             dtype=np.float64,
         )
         off = linear / root - root * omega
-        solved = cg(operator, off, rtol=ROWS_ENOUGH, maxiter=10)[0]  # no more for a guess
+        solved = cg(operator, off, rtol=ROWS_ENOUGH)[0]
         alone = (linear - root * solved * (1.0 + precision * V)) / precision
         return rows.matched(alone, V, *self.channel.output(self.y, alone, V))
 
@@ -334,8 +332,8 @@ def _sites(belief: Posterior) -> Sites:
 
 def _accepted(belief: Posterior, step: RobustStep) -> RobustStep:
     """The step, in conflict where it has not converged and left the belief before it behind."""
-    wider = np.mean(step.estimate.var) > RISEN * belief.mean_variance
-    gone = wider or _growth(belief, step.estimate) > RUN_AWAY
+    wider = float(np.mean(step.estimate.var)) / belief.mean_variance
+    gone = max(wider, _growth(belief, step.estimate)) > RUN_AWAY
     return step._replace(health=np.inf) if gone and not step.solved else step
 
 
@@ -344,7 +342,7 @@ def _growth(belief: Posterior, new: Moments) -> float:
     return new.power / (float(np.mean(np.square(belief.mean))) + belief.mean_variance)
 
 
-def _solution(state: RobustState) -> Solution:
+def _solution(state: RobustState) -> StackSolution | DualSolution | Scored:
     """The Gaussian behind the last step."""
     assert state.last is not None
     return state.last[0].at(state.last[1])
