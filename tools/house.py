@@ -50,7 +50,7 @@ ALLOWED = tuple(f"{name}." for name in _RUFF["flake8-tidy-imports"]["banned-modu
 #: hundred: at the exact number, a fix of one line failed.
 LIMITS = {
     "lines": 42_200,  # now; goal 30,800
-    "files": 193,  # now; goal 160, and 237 with all features
+    "files": 194,  # now; goal 160, and 237 with all features
     "long_files": 0,
     "cycles": 0,
     "any": 80,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
@@ -47,6 +47,22 @@ class Stop:
         object.__setattr__(self, "slack", checks.number("slack", self.slack, least=0.0))
 
 
+class Naming(NamedTuple):
+    """What the user calls the rows, features and classes of a batch, where that is known."""
+
+    features: Sequence[str] | None = None
+    classes: Sequence[object] | None = None
+    before: int | None = None  #: rows of all earlier batches
+
+    def row(self, index: int) -> str:
+        """A row of the batch: by its index, or counted from 1 over all batches, as in a file."""
+        return f"row {index if self.before is None else self.before + index + 1:,}"
+
+
+#: Rows by their index in the batch, features by their index.
+PLAIN = Naming()
+
+
 class Outlier(NamedTuple):
     """A row that the belief and the other rows of its batch make all but impossible."""
 
@@ -55,11 +71,14 @@ class Outlier(NamedTuple):
     expected: float  #: the prediction without this row
     deviations: float  #: how many standard deviations lie between the two
 
-    def __str__(self) -> str:
-        return (
-            f"row {self.row}: y={self.received:.4g} is {self.deviations:.3g} standard deviations "
-            f"off ({self.expected:.4g} expected)"
-        )
+    def worded(self, names: Naming) -> str:
+        """What is odd about it, in the user's names."""
+        y, expected = f"y={self.received:.4g}", f"{self.expected:.4g}"
+        if names.classes is not None:
+            labels = self.received, self.expected
+            y, expected = (str(names.classes[max(int(label), 0)]) for label in labels)
+        off = f"{self.deviations:.3g} standard deviations off ({expected} expected)"
+        return f"{names.row(self.row)}: {y} is {off}"
 
 
 class OddEntry(NamedTuple):
@@ -72,9 +91,11 @@ class OddEntry(NamedTuple):
     low: float  #: smallest and largest of all others
     high: float
 
-    def __str__(self) -> str:
+    def worded(self, names: Naming) -> str:
+        """What is odd about it, in the user's names."""
+        name = f"x{self.feature}" if names.features is None else names.features[self.feature]
         others = f"all others are between {self.low:.4g} and {self.high:.4g}"
-        return f"row {self.row}: x{self.feature}={self.received:.4g}, where {others}"
+        return f"{names.row(self.row)}: {name}={self.received:.4g}, where {others}"
 
 
 class Adaptation(NamedTuple):
@@ -95,16 +116,22 @@ class Adaptation(NamedTuple):
     outlier: Outlier | OddEntry | None = None  #: which row or entry, where it is about one
 
     def __str__(self) -> str:
+        return self.worded(PLAIN)
+
+    def worded(self, names: Naming) -> str:
+        """What was done and why, in the user's names."""
         why = "no solution was found for these rows"
-        if np.isfinite(self.factor):
+        if self.outlier is not None:
+            why = self.outlier.worded(names)
+        elif np.isfinite(self.factor):
             why = f"squared residuals {self.factor:.3g} times as large as expected"
         return {
-            "row": f"{self.outlier}; counted {self.factor:.2g} times",
-            "entry": f"{self.outlier}; read as {getattr(self.outlier, 'used', np.nan):.4g}",
+            "row": f"{why}; counted {self.factor:.2g} times",
+            "entry": f"{why}; read as {getattr(self.outlier, 'used', np.nan):.4g}",
             "noise": f"the batch contradicts the past; absorbed with {self.factor:.3g} times the "
             "noise",
             "forgotten": f"the stream has changed; {self.factor:.3g} of the past was kept",
-            "skipped": f"{self.outlier or why}; skipped",
+            "skipped": f"{why}; skipped",
         }[self.kind]
 
 

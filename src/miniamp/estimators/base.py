@@ -28,9 +28,9 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs.distributed import Distributed
 from miniamp.errors import ConflictError
-from miniamp.estimators.describe import of_coefficients, to_arviz
+from miniamp.estimators.describe import entry_line, of_coefficients, to_arviz
 from miniamp.estimators.health import HealthReport, HealthWarning, blocks, diagnose, findings
-from miniamp.estimators.history import Entry, Naming, entry_line, expected_error, prior_of
+from miniamp.estimators.history import Entry, expected_error, prior_of
 from miniamp.estimators.rows import (
     ACCEPTED,
     Collection,
@@ -53,6 +53,7 @@ from miniamp.estimators.settings import CHECKED, ModelSettings, cut, takes_amp
 from miniamp.estimators.state import FitState
 from miniamp.estimators.summary import JointUncertainty, Summary, SummaryMixin
 from miniamp.estimators.targets import conflict
+from miniamp.info import Naming
 from miniamp.posterior import Posterior
 from miniamp.priors import ScalarPrior
 
@@ -224,7 +225,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
             return state
         entry = state.history[-1]
         if not before.issuperset(entry["found"]):
-            for finding in findings(state.history, Naming.of(self)):
+            for finding in findings(state.history, self._names):
                 if finding.kind not in before:
                     warnings.warn(HealthWarning(f"{finding.seen} {finding.action}"), stacklevel=5)
         if self.verbose:
@@ -332,7 +333,13 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         state = self._learned
         seen = state.models, state.features, state.rows, state.y_scale
         expected = partial(expected_error, *seen)
-        return diagnose(state.history, expected, state.tally.r2, Naming.of(self))
+        return diagnose(state.history, expected, state.tally.r2, self._names)
+
+    @property
+    def _names(self) -> Naming:
+        """The user's names; the command line gives plain arrays, and names beside them."""
+        features = getattr(self, "feature_names_in_", getattr(self, "_features", None))
+        return Naming(features, getattr(self, "classes_", None))
 
     @property
     def _posteriors(self) -> list[Posterior]:

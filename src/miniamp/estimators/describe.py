@@ -350,3 +350,12 @@ def _quantile(mean: Array, std: Array, inclusion: Array, q: float) -> Array:
         right = centre + width * ndtri(np.clip((q - 1.0 + inclusion) / inclusion, 0.0, 1.0))
     found = np.where(q < below, left, np.where(q > below + 1.0 - inclusion, right, 0.0))
     return np.asarray(np.where(np.isnan(std), np.nan, found))
+
+
+def entry_line(entry: Entry) -> str:
+    """One batch in a line, for a log."""
+    error = f", error before learning {entry['error']:.4g}" if "error" in entry else ""
+    return (
+        f"batch {entry['batch'] + 1}: {entry['rows']} rows, {entry['iterations']} iterations "
+        f"({entry['solver']}){error}"
+    )

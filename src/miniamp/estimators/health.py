@@ -15,7 +15,8 @@ from typing import cast
 import numpy as np
 
 from miniamp.errors import MiniampWarning, typed
-from miniamp.estimators.history import NAMELESS, Entry, History, Naming, column, pooled, told
+from miniamp.estimators.history import Entry, History, column, pooled, worded
+from miniamp.info import PLAIN, Naming
 
 #: Findings are about at least so many batches and rows, the latest ones.
 BATCHES, ROWS = 5, 200
@@ -121,7 +122,7 @@ def diagnose(
     history: History,
     expected: Callable[[int], float] | None = None,
     r2: float | None = None,
-    names: Naming = NAMELESS,
+    names: Naming = PLAIN,
 ) -> HealthReport:
     """What the history of a stream shows about its model.
 
@@ -153,12 +154,12 @@ def _behind_spectrum(recent: list[Entry], expected: Callable[[int], float]) -> I
         )
 
 
-def findings(history: History, names: Naming = NAMELESS) -> list[Finding]:
+def findings(history: History, names: Naming = PLAIN) -> list[Finding]:
     """What is wrong as of the latest batch."""
     if not history:
         return []
-    later = (*_conflicts(history, names), *_collapse(history), *_unconverged(history))
-    return [*_findings(history), *later]
+    conflicts = _conflicts(history, names)
+    return [*_findings(history), *conflicts, *_collapse(history), *_unconverged(history)]
 
 
 def _findings(history: History) -> list[Finding]:
@@ -197,16 +198,15 @@ def _conflicts(history: History, names: Naming) -> Iterator[Finding]:
     if found and not _forgotten(history[-1]):
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         entry = "used" in found[0]  # one of X, whatever the noise and the past are
-        noisy = " The noise may be larger than the one given: try {noise=learn}."
-        given = "" if entry or history[-1].get("noise_learned", True) else noisy
+        learned = entry or history[-1].get("noise_learned", True)
+        given = "" if learned else " The noise may be larger than the one given: try {noise=learn}."
         changed = "" if entry else _if_it_changes(history[-1])
-        skips = (
-            "" if found[0]["kind"] == "skipped" else " {on_conflict=skip} leaves such batches out."
-        )
+        left = found[0]["kind"] == "skipped"
+        skips = "" if left else " {on_conflict=skip} leaves such batches out."
         yield Finding(
             "conflict",
             f"{'An entry of X' if entry else 'A batch'} contradicts what was learned before: "
-            f"{told(found[0], history[-1], names)}{more}.",
+            f"{worded(found[0], history[-1], names)}{more}.",
             f"Check these rows.{given}{changed}{skips}",
         )
 
@@ -345,8 +345,7 @@ def _drift(recent: list[Entry], before: list[Entry]) -> list[Finding]:
     surprise, surprise_std = pooled(recent[-BATCHES:], "surprise")
     if not surprise > 1.0 + SIGMAS * surprise_std:
         return []
-    seen = f"The stream has changed: its prediction error was {then:.3g} and is {now:.3g}."
-    return [_changed(seen)]
+    return [_changed(f"The stream has changed: its prediction error was {then:.3g}, is {now:.3g}.")]
 
 
 def _forgotten(entry: Entry) -> bool:
@@ -396,7 +395,6 @@ def _theory(recent: list[Entry], history: History) -> Iterator[Finding]:
             "theory",
             f"The prediction error is {np.median(behind):.2g} times what theory expects for "
             "independent features.",
-            "Allow more iterations per batch (max_iter=). Or the prior does not fit the "
-            "coefficients, or the features are less independent than they look: try another "
-            "prior, or {solver=robust} with {memory=auto}.",
+            "Allow more iterations per batch (max_iter=), or try another prior; if features may be "
+            "less independent than they look, {solver=robust} with {memory=auto}.",
         )

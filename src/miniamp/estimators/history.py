@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, TypedDict, cast, overload
+from typing import Any, NamedTuple, TypedDict, cast, overload
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from miniamp.arrays import Array
 from miniamp.channels.base import Channel
 from miniamp.designs import Design
 from miniamp.errors import MiniampError
-from miniamp.info import Adaptation, Outlier
+from miniamp.info import Adaptation, Naming, OddEntry, Outlier
 from miniamp.learning import Model
 from miniamp.parametric import Parametric
 from miniamp.priors import ScalarPrior
@@ -358,39 +358,15 @@ def conflict_entry(done: Adaptation, centre: float, scale: float) -> Conflict:
     return cast(Conflict, {**found, "message": message, **outlier._asdict()})
 
 
-class Naming(NamedTuple):
-    """What the user calls features and classes, where that is known."""
-
-    features: Sequence[str] | None = None
-    classes: Sequence[object] | None = None
-
-    @classmethod
-    def of(cls, estimator: object) -> Naming:
-        """As an estimator knows them; the command line gives it plain arrays, and their names."""
-        plain = getattr(estimator, "_features", None)
-        features = getattr(estimator, "feature_names_in_", plain)
-        return cls(features, getattr(estimator, "classes_", None))
-
-
-NAMELESS = Naming()
-
-
-def told(conflict: Conflict, entry: Entry, names: Naming) -> str:
-    """A conflict in the user's names; its row is counted from 1 over all batches, as in a file."""
-    if "row" not in conflict:
-        return conflict["message"]
-    row = f"row {entry['rows_seen'] - entry['rows'] + conflict['row'] + 1:,}"
-    y, classes = conflict["received"], names.classes
-    if "used" in conflict:
-        j, others = conflict["feature"], "{low:.4g} and {high:.4g}".format(**conflict)
-        name = f"x{j}" if names.features is None else names.features[j]
-        between = f"where all others are between {others}"
-        return f"{row}: {name}={y:.4g}, {between}; read as {conflict['used']:.4g}"
-    seen, expected, off = f"y={y:.4g}", f"{conflict['expected']:.4g}", conflict["deviations"]
-    if classes is not None and (len(classes) == 2 or entry["solver"] == "softmax"):
-        seen, expected = (str(classes[max(int(v), 0)]) for v in (y, conflict["expected"]))
-    weight = f"counted {conflict['factor']:.2g} times"
-    return f"{row}: {seen} is {off:.3g} standard deviations off ({expected} expected); {weight}"
+def worded(conflict: Conflict, entry: Entry, names: Naming) -> str:
+    """What was done about a batch, in the user's names; rows are counted over all batches."""
+    kind = OddEntry if "used" in conflict else Outlier if "row" in conflict else None
+    found = cast("dict[str, Any]", conflict)
+    about = None if kind is None else kind(*(found[name] for name in kind._fields))
+    if names.classes is not None and len(names.classes) > 2 and entry["solver"] != "softmax":
+        names = names._replace(classes=None)  # one class against all others
+    names = names._replace(before=entry["rows_seen"] - entry["rows"])
+    return Adaptation(conflict["kind"], conflict["factor"], about).worded(names)
 
 
 def outcome(infos: list[Info]) -> Entry:
@@ -404,15 +380,6 @@ def outcome(infos: list[Info]) -> Entry:
         "remedy": next((info.remedy for info in infos if info.remedy), ""),
         "health": float(worst.health),
     }
-
-
-def entry_line(entry: Entry) -> str:
-    """One batch in a line, for a log."""
-    error = f", error before learning {entry['error']:.4g}" if "error" in entry else ""
-    return (
-        f"batch {entry['batch'] + 1}: {entry['rows']} rows, {entry['iterations']} iterations "
-        f"({entry['solver']}){error}"
-    )
 
 
 def pooled(entries: Sequence[Entry], name: str) -> tuple[float, float]:

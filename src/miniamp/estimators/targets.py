@@ -36,7 +36,7 @@ from miniamp.evidence.base import DrawnRows, project
 from miniamp.evidence.exact import ALWAYS, PER_ROW
 from miniamp.evidence.linear import TINY
 from miniamp.evidence.softmax import SCALE_KNOWN
-from miniamp.info import Adaptation, Info
+from miniamp.info import PLAIN, Adaptation, Info
 from miniamp.learning import Learn, Model, initial
 from miniamp.model import guessed
 
@@ -92,7 +92,7 @@ def absorbed(
         return [_as_saved(model) for model in models], [_left_out("", why)]
     if rows.repaired and settings.on_conflict == "raise" and rows.calls == 1:
         # Of first rows that came in several calls it would be about an earlier one.
-        raise ConflictError("X", str(rows.repaired[0]), "entries like all others")
+        raise ConflictError("X", rows.repaired[0].worded(PLAIN), "entries like all others")
     together = joint(models)
     if together is not None:
         with blas_threads(design.shape):
