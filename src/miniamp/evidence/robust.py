@@ -56,9 +56,8 @@ ROWS_ENOUGH = 1e-2
 #: Coefficients get a scale each when one step that way makes the belief so much wider: some of them
 #: then stand for each other, which an average over all does not see.
 WIDER = 2.0
-#: A solution whose mean square grows by the first factor starts over, with care. A step that has
-#: not converged is no answer if it makes the belief wider (from 1e-9 to 0.14) or larger by the
-#: second: 1000 times is sound where a coefficient turns out to be undecided.
+#: A step that has not converged is no answer if it makes the belief so much wider than before (one
+#: went from 1e-9 to 0.14), or its mean square so much larger: few coefficients may be surprising.
 RISEN, RUN_AWAY = 10.0, 1e4
 
 
@@ -86,7 +85,8 @@ class RobustBatch(DrawnRows[RobustState]):
     The belief is approximated by one Gaussian over all coefficients: the prior and the tilt by a
     site for each coefficient, the channel by a site for each row, all with the moments that they
     should have. Where AMP replaces the correlations of the rows by their average over i.i.d.
-    designs, here they are inverted; the fixed point is AMP's where AMP's assumption holds.
+    designs, here they are inverted; the fixed point is AMP's where AMP's assumption holds. Sites of
+    a Gaussian channel are exact.
 
     The sites of the coefficients share one scale and steps are damped, as in vector AMP: with M the
     new and the remembered rows, O(M^2 N) once and O(M N) per iteration for a Gaussian channel,
@@ -223,7 +223,7 @@ class RobustBatch(DrawnRows[RobustState]):
             dtype=np.float64,
         )
         off = linear / root - root * omega
-        solved = cg(operator, off, rtol=ROWS_ENOUGH)[0]
+        solved = cg(operator, off, rtol=ROWS_ENOUGH, maxiter=10)[0]  # no more for a guess
         alone = (linear - root * solved * (1.0 + precision * V)) / precision
         return rows.matched(alone, V, *self.channel.output(self.y, alone, V))
 
@@ -236,16 +236,6 @@ class RobustBatch(DrawnRows[RobustState]):
         if self._dual(belief):
             return Dual(self.design, state.rows)
         return Stack(self._held, state.rows, belief.remembered)
-
-    @property
-    def _together(self) -> float:
-        """What rows whose sites are off alike move a coefficient, over what each moves itself.
-
-        With many rows of few features each is nearly known by the others, and its own site hardly
-        counts; all of them are what is known. Without this, 7,500 rows of three features ended
-        after one iteration, with coefficients a third of what they are.
-        """
-        return max(1.0, self.rows / self.design.shape[1])
 
     def _refined(self, belief: Posterior, estimate: Moments, state: RobustState) -> RobustStep:
         """One iteration: the sites of all coefficients, and of the rows, from their cavities."""
@@ -262,7 +252,10 @@ class RobustBatch(DrawnRows[RobustState]):
             carried = float(np.sum(curvature) ** 2 / np.sum(np.square(curvature)))
             if not state.fixed:
                 wanted = rows.matched(omega, V, g, curvature)
-                residual = mismatch(rows, wanted, Tilt(1.0 / V, omega / V)) * self._together
+                # Of many rows per feature each hardly counts, but all may be off alike: 7,500 rows
+                # of three features once ended at a third of the coefficients.
+                alike = max(1.0, self.rows / self.design.shape[1])
+                residual = alike * mismatch(rows, wanted, Tilt(1.0 / V, omega / V))
                 rows = RowSites(*Sites(*rows).towards(Sites(*wanted), size)[:2])
         if state.exact:
             if residual >= ROWS_ENOUGH and not ended:  # no coefficient is looked at meanwhile
@@ -332,8 +325,8 @@ def _sites(belief: Posterior) -> Sites:
 
 def _accepted(belief: Posterior, step: RobustStep) -> RobustStep:
     """The step, in conflict where it has not converged and left the belief before it behind."""
-    wider = float(np.mean(step.estimate.var)) / belief.mean_variance
-    gone = max(wider, _growth(belief, step.estimate)) > RUN_AWAY
+    wider = np.mean(step.estimate.var) > RISEN * belief.mean_variance
+    gone = wider or _growth(belief, step.estimate) > RUN_AWAY
     return step._replace(health=np.inf) if gone and not step.solved else step
 
 
