@@ -1,5 +1,7 @@
 """The explorer in a real browser: every control is used, on a wide and on a narrow screen."""
 
+import time
+
 import pytest
 
 pytest.importorskip("plotly")
@@ -16,8 +18,12 @@ def app():
     return application()
 
 
-def wait(page, condition, milliseconds=60_000):
-    page.wait_for_function(condition, timeout=milliseconds)
+def wait(page, condition, seconds=60.0):
+    """Poll: the page allows no script as text, which `wait_for_function` would use."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(condition):
+        assert time.monotonic() < end, condition
+        page.wait_for_timeout(20)
 
 
 def python_says(page, text):
