@@ -246,7 +246,7 @@ def test_one_outlier_is_down_weighted_and_named():
     X = rng.normal(size=(300, 5))
     y = X @ np.ones(5) + 0.1 * rng.normal(size=300)
     y[217] = 50.0
-    with pytest.warns(UserWarning, match="row 17"):
+    with pytest.warns(UserWarning, match="row 218"):  # of the stream, from 1
         model = streamed(X, y, 100)
     assert model.history_[-1]["solver"] == "exact"
     assert np.max(np.abs(model.coef_ - 1.0)) < 5.0 * model.coef_std_.max()

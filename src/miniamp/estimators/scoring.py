@@ -167,7 +167,7 @@ def _score_target(y: Array, predicted: RowPrediction) -> Entry:
         "expected_error": sums[3],
         "surprise": sums[4],
         "surprise_std": math.sqrt(spread / count),
-        "coverage": np.count_nonzero(inside) / count,
+        "coverage": int(np.count_nonzero(inside)) / count,
         "outliers": int(np.count_nonzero(fall > 0.5 * OUTLYING**2)),
         "calibration": _quantiles(away / np.sqrt(var), df),
     }

@@ -229,9 +229,8 @@ def _one_per_row(channel: Channel) -> Channel:
     """The channel with hyper-parameters (N, 1), to meet a matrix row by row."""
     broad = object.__new__(type(channel))
     broad.__dict__.update(channel.__dict__)
-    for name in channel.names:
-        value = np.asarray(getattr(channel, name))
-        if value.ndim == 1 and value.size > 1:
+    for name, value in channel.__dict__.items():
+        if isinstance(value, np.ndarray) and value.ndim == 1 and value.size > 1:
             broad.__dict__[name] = value[:, None]
     return broad
 
