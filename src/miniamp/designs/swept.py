@@ -23,6 +23,9 @@ from miniamp.posterior import Prior
 #: thread took 37 ms and two 27 with 1, 18.5 with 2, 18.4 with 3, 19.2 with 4, 21 with 6: to begin a
 #: part takes time, and a late one is waited for. A part of 1 MB takes 50 us, its ticket 1.
 PARTS = 3
+#: Beyond so many bytes, the last level of the cache where this was measured, threads sweep on their
+#: own in each iteration: at 320 MB ten iterations took 209 ms, and 242 as one call.
+ONE_CALL_BYTES = 32 << 20
 #: Bytes of a part over those of its sums, so that these are written and read again at a percent or
 #: two of the time of the sweep, and all coefficients are updated before a helper gives up.
 PART_BYTES = 128
@@ -96,7 +99,8 @@ class Swept(Design):
         if number == 1:
             return LoopRows(taken + frame)
         parts = min(PARTS * number, self.nbytes // (PART_BYTES * 8 * N))
-        return LoopRows(taken + frame, 0.0, number, parts) if parts > number else None
+        shared = parts > number and self.nbytes <= ONE_CALL_BYTES
+        return LoopRows(taken + frame, 0.0, number, parts) if shared else None
 
     def _by_blocks(
         self,
