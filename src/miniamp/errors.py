@@ -160,11 +160,11 @@ class ConflictError(MiniampError, ArithmeticError):
     ----------
     health : float
         Squared residuals over their expected value in the last attempt, mean g^2 / mean(-dg);
-        about 1 when all is well.
+        about 1 when all is well, NaN where an entry of X was refused before.
     iteration : int
         The iteration at which the last attempt ended.
     batch : int or None
-        Index of the batch in its stream, counted from 0, where known.
+        Index of the batch, counted from 0, from `absorb.stream`; None from an estimator.
     """
 
     def __init__(

@@ -196,17 +196,17 @@ def blocks(used: int, rows: int) -> Finding:
 def _conflicts(history: History, names: Naming) -> Iterator[Finding]:
     found = history[-1].get("conflicts")
     if found and not _forgotten(history[-1]):
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        shown = "; ".join(worded(one, history[-1], names) for one in found[:2])  # batch, row
+        more = f" (and {len(found) - 2} more)" if len(found) > 2 else ""
         entry = "used" in found[0]  # one of X, whatever the noise and the past are
         learned = entry or history[-1].get("noise_learned", True)
         given = "" if learned else " The noise may be larger than the one given: try {noise=learn}."
         changed = "" if entry else _if_it_changes(history[-1])
-        left = found[0]["kind"] == "skipped"
-        skips = "" if left else " {on_conflict=skip} leaves such batches out."
+        skips = " {on_conflict=skip} leaves such batches out." * (found[0]["kind"] != "skipped")
         yield Finding(
             "conflict",
             f"{'An entry of X' if entry else 'A batch'} contradicts what was learned before: "
-            f"{worded(found[0], history[-1], names)}{more}.",
+            f"{shown}{more}.",
             f"Check these rows.{given}{changed}{skips}",
         )
 

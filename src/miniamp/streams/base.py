@@ -310,7 +310,8 @@ def readable(name: str, format: str = "") -> Iterator[None]:  # noqa: A002 (as i
 class Format(Source):
     """A file format, found by its name, the ending of a file, or its first bytes.
 
-    A new format is one file with a subclass, and an export from `miniamp.streams.formats`.
+    A new format is one file with a subclass, and an export from `miniamp.streams.formats`. The
+    ending comes before the first bytes: no two formats can have the same.
 
     Parameters
     ----------

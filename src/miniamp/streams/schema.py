@@ -324,6 +324,8 @@ def absent(argument: str, name: str, names: Sequence[str], source: str) -> Inval
     near = difflib.get_close_matches(name, first, n=1)
     shown = ", ".join(printable(one) for one in first[:8]) + (", ..." if len(names) > 8 else "")
     remedy = f"did you mean {near[0]!r}?" if near else "check the spelling"
+    if len(names) == 1:  # the cells of a line may have been taken for one
+        shown, remedy = f"{first[0]!r}", f"{remedy}, and the {{format}} of the file"
     return checks.refuse(argument, f"no column {name!r} in {source}", f"one of {shown}", remedy)
 
 
