@@ -271,3 +271,18 @@ def test_a_batch_of_much_larger_noise_is_absorbed_with_that_noise():
     assert done["factor"] == pytest.approx(500.0**2, rel=0.6)
     assert model.history_[-1]["health"] == pytest.approx(1.0, rel=0.6)
     assert np.abs(model.coef_ - x).max() < 0.05  # 0.1/sqrt(300), nine times
+
+
+@pytest.mark.filterwarnings("ignore:A batch contradicts")
+@pytest.mark.parametrize("value", [10.0, 1e3, 1e6, 1e9])
+def test_an_outlier_costs_its_own_row_however_far_it_is(value):
+    """From 1,000 on it pulled the fit from all rows of its batch, and all of them were left out."""
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(600, 20))
+    y = X @ rng.normal(size=20) + 0.1 * rng.normal(size=600)
+    clean = streamed(X, y, 100)
+    y[507] = value
+    model = streamed(X, y, 100)
+    assert [(c["kind"], c["row"]) for c in model.history_[-1]["conflicts"]] == [("row", 7)]
+    assert model.coef_std_.mean() == pytest.approx(clean.coef_std_.mean(), rel=0.01)
+    assert np.max(np.abs(model.coef_ - clean.coef_) / clean.coef_std_) < 1.0

@@ -56,6 +56,16 @@ class Channel(Parametric, ABC):
         ranges of counts and continuous y as the nodes of a quadrature.
         """
 
+    def log_densities(self, y: Array, omega: Array, V: Array) -> tuple[Array, Array]:
+        """Log-density of y and of its most likely value under z ~ N(omega, V), (M,) each."""
+        got = best = self.log_partition(y, omega, V)
+        if self.shift_invariant:  # y = z + noise has its mode at the mean
+            return got, np.maximum(got, self.log_partition(omega, omega, V))
+        values, _ = self.outcomes(omega, V)
+        for nodes in np.broadcast_to(values, (*omega.shape, values.shape[-1])).T:
+            best = np.maximum(best, self.log_partition(nodes, omega, V))
+        return got, best
+
     #: Whether it has noise of a variance that can be set (`with_noise`) and learned (`fitted`).
     has_noise: ClassVar[bool] = False
     #: An error of z below this is none: what the theory reports in place of an exact zero.

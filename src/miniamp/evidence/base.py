@@ -208,10 +208,12 @@ class DrawnRows(Generic[MemoryT]):
             new = self.like(self)
             new.weights, new.row_weights, new.heavy, new.noisier = None, {}, True, 1.0
             return new.with_channel(self.plain), ()
+        few = max(1, int(FEW_OUTLIERS * self.rows))
         found = [row for row in away if row.row in unexplained and (apart or not self.heavy)]
+        found = found if sound else carriers(found, few)
         weights, noisier = self.row_weights, self.noisier
         growing = noisier > 1.0 and ENOUGH_NOISE < step.health < np.inf
-        if 0 < len(found) <= max(1.0, FEW_OUTLIERS * self.rows) and not growing:
+        if 0 < len(found) <= few and not growing:
             lighter = student_weights(found, self.row_weights)
             if lighter is None:
                 return None
@@ -230,7 +232,7 @@ class DrawnRows(Generic[MemoryT]):
 
     def left_out_scores(self, step: Step[Tilt, Moments, MemoryT]) -> Array:
         """Log-probability of each row given all others, at most `BEYOND` deviations off."""
-        got, best = log_densities(self.channel, self.y, *self.cavity(step))
+        got, best = self.channel.log_densities(self.y, *self.cavity(step))
         return np.asarray(np.maximum(got, best - 0.5 * BEYOND**2))
 
 
@@ -250,7 +252,7 @@ def outlying(
     ratio of densities at y and at its most likely value, so that a label, a count or heavy-tailed
     noise is judged by its own distribution; in units of the usual one, where that is smaller.
     """
-    got, best = log_densities(channel, y, omega, V)
+    got, best = channel.log_densities(y, omega, V)
     own = deviations = np.sqrt(2.0 * np.maximum(best - got, 0.0))
     if channel.shift_invariant and len(y) >= MEDIAN_ROWS:
         # Of all others, where tails are heavy.
@@ -267,6 +269,17 @@ def outlying(
     return rows, bool(tail <= len(rows))
 
 
+def carriers(found: list[Outlier], few: int) -> list[Outlier]:
+    """The few worst of many outliers, where they carry 3/4 of all squared deviations; else all.
+
+    An outlier of leverage h pulls the fit away from all other rows, by h of its square in all. Of
+    Gaussian residuals the worst tenth carry .44.
+    """
+    worst = sorted(found, key=lambda row: -row.deviations)[:few]
+    carried, total = (sum(row.deviations**2 for row in some) for some in (worst, found))
+    return worst if carried > 0.75 * total else found
+
+
 def student_weights(
     found: list[Outlier], before: Mapping[Outlier, float]
 ) -> dict[Outlier, float] | None:
@@ -276,18 +289,6 @@ def student_weights(
     same = old.keys() == {row.row for row in weights}
     settled = same and all(old[row.row] < SETTLED * w for row, w in weights.items())
     return None if settled else weights
-
-
-def log_densities(channel: Channel, y: Array, omega: Array, V: Array) -> tuple[Array, Array]:
-    """Log-density of y and of its most likely value, (M,) each."""
-    got = channel.log_partition(y, omega, V)
-    if channel.shift_invariant:  # y = z + noise has its mode at the mean
-        return got, np.maximum(got, channel.log_partition(omega, omega, V))
-    values, _ = channel.outcomes(omega, V)
-    best = got
-    for nodes in np.broadcast_to(values, (*omega.shape, values.shape[-1])).T:
-        best = np.maximum(best, channel.log_partition(nodes, omega, V))
-    return got, best
 
 
 def project(belief: Posterior, design: Design) -> tuple[Array, Array]:
