@@ -121,16 +121,16 @@ class FitState:
             return rows.enough_at_first(self._labels, drifts=drifts)
         if self.settings.on_conflict == "raise":  # about the rows of this call alone
             return True
-        fades = not self.settings.auto_forget
-        fresh = rows.kept(self.settings.forget, self.settings.auto_forget) >= STILL_FRESH
-        return rows.count >= GROUP or (fades and not fresh)
+        kept = rows.kept(self.settings.forget, self.settings.auto_forget)
+        return rows.count >= GROUP or (kept < STILL_FRESH and not self.settings.auto_forget)
 
     def _after(self, rows: Rows) -> FitState:
         """The state that has learned from these rows."""
         rows = rows.normalised().measured(self.frame, self.settings.solver)
         tally = self.tally.seeing(rows.X, rows.ranges)
         if not issparse(rows.X) and (self.frame is None or tally.widens(self.tally).any()):
-            rows, tally = outliers.repaired(rows, self.tally, tally, self._judge)
+            model = self._predictor, self.settings.score
+            rows, tally = outliers.repaired(rows, self.tally, tally, *model)
         start, design = self._framed(rows)
         return start._learned(design, rows, tally)
 
@@ -151,15 +151,15 @@ class FitState:
             start = start._but(frame=frame, waiting=None)
         return start, design
 
-    def _judge(self, others: Rows) -> outliers.Judge:
-        """Log-probabilities of targets by a model that has learned from these rows too."""
+    def _predictor(self, others: Rows) -> outliers.Predictor:
+        """Predictions of rows by a model that has learned from these rows too."""
         belief = self._but(tally=Tally())
         if len(others):
             start, design = self._framed(others)
             Y, settings = start._standardised(others.Y), replace(self.settings, on_conflict="adapt")
             models, _ = targets.absorbed(start.models, settings, design, Y, others)
             belief = start._but(models=tuple(models), tally=Tally())
-        return lambda X, Y: self.settings.score(Y, belief.predictions(X))["score"]
+        return belief.predictions
 
     def mapped(self, change: Callable[[Model], Model]) -> FitState:
         """The state whose models are changed, those of other candidates too."""
