@@ -1,4 +1,4 @@
-"""The one verb: a belief absorbs a piece of evidence and becomes a new belief."""
+"""Update a belief by a batch of evidence (`absorb`), or by a stream of batches (`stream`)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.errors import ConflictError, ConflictWarning, InvalidTypeError
 from miniamp.info import (
+    PLAIN,
     Adaptation,
     Belief,
     BeliefT,
@@ -22,6 +23,7 @@ from miniamp.info import (
     Evidence,
     Info,
     MemoryT,
+    Outlier,
     Step,
     Stop,
     TiltT,
@@ -82,7 +84,7 @@ class Attempt(NamedTuple, Generic[BeliefT, TiltT, EstimateT, MemoryT]):
     evidence: Evidence[BeliefT, TiltT, EstimateT, MemoryT]  #: what was run
 
     def report(self, past: BeliefT, adapted: tuple[Adaptation, ...] = ()) -> Info:
-        """How it went, with the log-evidence, which is computed for the final attempt only."""
+        """The `Info` with the log-evidence, which is computed for the final attempt only."""
         value = np.nan
         if math.isfinite(self.step.change):
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -99,10 +101,10 @@ def absorb(
     half_life: float | None = None,
     on_conflict: str = "raise",
 ) -> tuple[BeliefT, Info]:
-    """The belief after `evidence`, and how it got there; the given belief stays as it is.
+    """Update a belief by a piece of evidence; returns the new belief and an `Info`.
 
-    Bayes' rule on a stream (`eq:bayes_rule`) within factorised beliefs: Algorithm 1 for a batch of
-    rows, Algorithm 2 for one row and one iteration, Theorem 1 for a typical batch and a law.
+    The given belief stays as it is. Bayes' rule on a stream (`eq:bayes_rule`) for factorised
+    beliefs: Algorithm 1 for a batch, Algorithm 2 for one row, Theorem 1 for a typical batch.
 
     Parameters
     ----------
@@ -113,14 +115,14 @@ def absorb(
     stop : Stop, optional
         When to stop iterating.
     forget : float, optional
-        For drifting streams: what is known so far counts this many times, 0 < forget <= 1.
+        Forgetting factor for drifting streams, 0 < forget <= 1: weight of all that was learned.
     half_life : float, optional
-        The same as a number of rows: after so many an observation counts half.
+        The same as a number of rows, after which an observation counts half.
     on_conflict : {"raise", "skip", "adapt"}
         What to do with a batch that contradicts the model. "raise", the default here, is for
         experiments: a contradiction means that prior, channel or solver are wrong, and should be
         seen. "skip" returns the belief as it was. "adapt", the default of the estimators, absorbs
-        what it can: rows beyond reason are down-weighted as a Student t would; a batch that
+        what it can: outliers are down-weighted as by a Student t noise; a batch that
         contradicts the past is absorbed with the noise that it shows, or, where the stream forgets
         (`forget` < 1) and the batch is better explained so, with less of the past. `Info.adapted`
         lists what was done.
@@ -164,7 +166,11 @@ def absorb(
     if on_conflict == "skip":
         done = (Adaptation("skipped", attempt.info.health),)
         return belief, attempt.report(past, done)
-    raise conflict(attempt.info, evidence.diagnosis())
+    with np.errstate(over="ignore", invalid="ignore"):  # what has diverged names no row
+        outliers = [a.outlier for a in _adapted(past, evidence, stop, drifts=False)[1].adapted]
+    raise conflict(
+        attempt.info, evidence.diagnosis(), [o for o in outliers if isinstance(o, Outlier)]
+    )
 
 
 def stream(
@@ -176,7 +182,7 @@ def stream(
     half_life: float | None = None,
     on_conflict: str = "raise",
 ) -> Iterator[tuple[BeliefT, Info]]:
-    """Belief and info after each piece of evidence, lazily, holding one piece at a time.
+    """Iterate over beliefs and infos after each piece of evidence, with one in memory at a time.
 
     Mini-AMP (Algorithm 1) for batches of rows; ADF (Algorithm 2) for single rows with
     `Stop(max_iter=1)`. The parameters are those of `absorb`.
@@ -213,7 +219,7 @@ def stream(
 def attempted(
     belief: BeliefT, evidence: Evidence[BeliefT, TiltT, EstimateT, MemoryT], stop: Stop
 ) -> Attempt[BeliefT, TiltT, EstimateT, MemoryT]:
-    """The first attempt that is sound: the evidence as it is, then its remedies; else the last."""
+    """The first sound attempt, of the evidence as given, then with its remedies; else the last."""
     attempt = iterated(belief, evidence, stop)
     if attempt.sound:
         return attempt
@@ -237,9 +243,9 @@ def iterated(
     remedy: str = "",
     conclude: bool = True,
 ) -> Attempt[BeliefT, TiltT, EstimateT, MemoryT]:
-    """The one loop: `evidence` refined until `stop` is met, it is solved, or it has ended.
+    """Iterate `evidence.refine` until `stop` is met, the rows are solved, or the evidence ends.
 
-    Without `conclude` the attempt has the belief before it: who tries again does not need the new.
+    Without `conclude` the attempt has the old belief: a caller that tries again needs no new one.
     """
     estimate, memory = evidence.start(belief)
     trace, step = evidence.refine_all(belief, estimate, memory, stop)
@@ -280,11 +286,13 @@ def met(stop: Stop, trace: Sequence[float], uncertainty: float) -> bool:
     return rate < STEADY and last[-1] * rate < (1.0 - rate) * stop.slack * uncertainty
 
 
-def conflict(info: Info, found: str) -> ConflictError:
+def conflict(info: Info, found: str, outliers: Sequence[Outlier] = ()) -> ConflictError:
     """The error for a batch that no attempt could absorb: the one place that describes it.
 
-    `found` is what the rows themselves show, in words.
+    `found` is what the rows themselves show, in words; `outliers` are rows at fault.
     """
+    worst = max(outliers, key=lambda row: row.deviations, default=None)
+    found = found if worst is None else worst.worded(PLAIN)
     solved = bool(np.isfinite(info.trace[-1]) and np.isfinite(info.health))
     figure = f"squared residuals {info.health:.3g} times as large as their error bars"
     received = figure if solved else "rows that no coefficients explain at this noise"
@@ -296,6 +304,8 @@ def conflict(info: Info, found: str) -> ConflictError:
         "{on_conflict=adapt}",
         health=info.health,
         iteration=info.iterations,
+        row=None if worst is None else worst.row,
+        deviations=np.nan if worst is None else worst.deviations,
     )
 
 
@@ -306,7 +316,7 @@ def _adapted(
     *,
     drifts: bool,
 ) -> tuple[BeliefT, Info]:
-    """The belief after as much of the evidence as the model can bear."""
+    """The belief after the evidence, with rows down-weighted or noise added where they conflict."""
     past, kept, done = belief, tuple[Adaptation, ...](), tuple[Adaptation, ...]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConflictWarning)  # `Info` reports remedies
@@ -346,7 +356,9 @@ def _changed(
     before, best, kept, past = scores(attempt), CHANGED, 1.0, belief
     if not np.isfinite(before[0]):  # any that can be computed is better
         before, best = np.zeros(1), -np.inf
-    for factor in KEPT:
+    # Of a past without noise a thousandth is as certain as all of it.
+    least = (KEPT[-1] / attempt.info.health,) if CONFLICT < attempt.info.health < np.inf else ()
+    for factor in (*KEPT, *least):
         trial = attempted(belief.scaled(factor), evidence, stop)
         each = scores(trial) - before
         gain = float(np.sum(each) - mild * max(np.max(each), 0.0))

@@ -1,4 +1,4 @@
-"""The checks of what users pass: every argument once, in the same words.
+"""Validation of arguments, with errors of one form.
 
 An error names the argument, what was received, what was expected and the remedy. Inside the core
 nothing is checked again.
@@ -42,7 +42,7 @@ def refuse(name: str, received: object, expected: str, remedy: str) -> InvalidIn
 
 @contextmanager
 def computing() -> Iterator[None]:
-    """While entered, an error of arithmetic is one of the package, about the batch."""
+    """Context manager that turns arithmetic errors into errors about the batch."""
     try:
         yield
     except MiniampError:
@@ -93,7 +93,7 @@ def numeric(name: str, value: Given) -> Array:
 
 
 def array_of(name: str, value: Given) -> NDArray[Any]:
-    """`value` as an array of any kind; a ragged list is refused, and so are masked values."""
+    """`value` as an array of any dtype; ragged lists and masked values are refused."""
     unmasked(name, value)
     try:
         return np.asarray(value)
@@ -113,15 +113,19 @@ def number(
 ) -> float:
     """`value` as one finite float within the bounds."""
     array = parameter(name, value, least=least, above=above, most=most)
-    if array.ndim != 0:
-        raise refuse(name, f"an array of shape {array.shape}", "one number", "pass a scalar")
+    shape = np.asarray(value).shape
+    if shape:
+        raise refuse(name, f"an array of shape {shape}", "one number", "pass a scalar")
     return float(array)
 
 
 def parameter(
     name: str, value: Given, *, least: float = -np.inf, above: float = -np.inf, most: float = np.inf
 ) -> Array:
-    """A hyper-parameter: a float64 scalar or (N,) array, finite and within the bounds."""
+    """A hyper-parameter: a float64 scalar or (N,) array, finite and within the bounds.
+
+    An array of one number is that number: shared, as `Parametric.shape` says.
+    """
     # Most are single numbers of another object: an update of ten features checked 18 of them.
     one = value if isinstance(value, float) else None
     if type(value) is np.ndarray and value.ndim == 0 and value.dtype == np.float64:
@@ -151,7 +155,7 @@ def numeric_parameter(name: str, value: Given) -> Array:
         raise refuse(
             name, f"shape {array.shape}", "a scalar or a one-dimensional array", "ravel it"
         )
-    return array
+    return array.reshape(()) if array.size == 1 else array
 
 
 def components(
@@ -167,6 +171,7 @@ def components(
             "give a list of numbers",
         )
     parameter(name, array.ravel(), least=least, above=above, most=most)
+    array = array[0] if array.shape[:-1] == (1,) else array  # shared, as `parameter` has it
     array.setflags(write=False)
     return array
 
@@ -186,7 +191,7 @@ def probabilities(name: str, value: Given) -> Array:
 
 def fits(name: str, shape: tuple[int, ...], size: int) -> None:
     """Refuse hyper-parameters that are neither shared nor one per coefficient."""
-    if shape not in ((), (1,), (size,)):
+    if shape not in ((), (size,)):
         raise refuse(
             name,
             f"hyper-parameters of shape {shape}",

@@ -1,4 +1,4 @@
-"""What can go wrong, by name, with the facts as fields and one place that words them."""
+"""Errors and warnings: the facts are fields, from which one place makes the message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SETTING = re.compile(r"\{(\w+)(?:=([^{}]*))?\}")
 
 
 class MiniampError(Exception):
-    """Base of every error that miniamp raises on purpose.
+    """Base class of all errors that miniamp raises.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def typed(text: str, where: str) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Text without what a terminal would obey: control characters are shown as escapes.
+    r"""Text with control characters, which a terminal would execute, shown as escapes.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def printable(text: str) -> str:
 
 
 class InvalidInputError(MiniampError, ValueError):
-    """An argument cannot be used as it came; the message names it, and what to do.
+    """An argument has a value that cannot be used; the message names it and a remedy.
 
     Nothing was changed: whatever held a belief before holds the same belief now.
 
@@ -121,7 +121,7 @@ class InvalidInputError(MiniampError, ValueError):
 
 
 class InvalidTypeError(InvalidInputError, TypeError):
-    """An argument is of a type that cannot be turned into what is needed."""
+    """An argument has a type that cannot be converted to the type needed."""
 
 
 class MissingExtraError(MiniampError, ImportError):
@@ -129,7 +129,7 @@ class MissingExtraError(MiniampError, ImportError):
 
 
 class CheckpointError(InvalidInputError):
-    """A checkpoint file is cut short, altered or no checkpoint; it was not used.
+    """A checkpoint file is missing, truncated, altered or no checkpoint; it was not used.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ class CheckpointError(InvalidInputError):
 
 
 class ConflictError(MiniampError, ArithmeticError):
-    """A batch contradicts the model, and the belief is what it was before it.
+    """A batch contradicts the model; the belief is unchanged.
 
     Tilts cannot be undone, so a batch that converged to a contradiction (its residuals far larger
     than its own error bars) is refused before its tilt is added.
@@ -165,6 +165,10 @@ class ConflictError(MiniampError, ArithmeticError):
         The iteration at which the last attempt ended.
     batch : int or None
         Index of the batch, counted from 0, from `absorb.stream`; None from an estimator.
+    row : int or None
+        Index in the batch, from 0, of the worst row, where single rows are at fault.
+    deviations : float
+        By how many standard deviations its y is off.
     """
 
     def __init__(
@@ -177,8 +181,12 @@ class ConflictError(MiniampError, ArithmeticError):
         health: float = math.nan,
         iteration: int = 0,
         batch: int | None = None,
+        row: int | None = None,
+        deviations: float = math.nan,
     ) -> None:
         super().__init__(argument, received, expected, remedy)
+        self.row = row
+        self.deviations = deviations
         self.health = health
         self.iteration = iteration
         self.batch = batch
@@ -191,7 +199,7 @@ class ConflictError(MiniampError, ArithmeticError):
 
 
 class MiniampWarning(UserWarning):
-    """Base of every warning that miniamp gives; settings in it are written as in a remedy.
+    """Base class of all warnings of miniamp; settings in it are written as in a remedy.
 
     Examples
     --------
@@ -208,4 +216,4 @@ class MiniampWarning(UserWarning):
 
 
 class ConflictWarning(MiniampWarning):
-    """A batch looked unsound and is being tried again in a more careful way."""
+    """A batch contradicted the model and is tried again with a more careful method."""

@@ -1,4 +1,4 @@
-"""What `absorb` asks of beliefs and evidence, when it stops, and what it reports."""
+"""Interfaces of beliefs and evidence, when `absorb` stops, and what it reports."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Stop:
 
 
 class Naming(NamedTuple):
-    """What the user calls the rows, features and classes of a batch, where that is known."""
+    """The user's names of the rows, features and classes of a batch, where they are known."""
 
     features: Sequence[str] | None = None
     classes: Sequence[object] | None = None
@@ -64,7 +64,7 @@ PLAIN = Naming()
 
 
 class Outlier(NamedTuple):
-    """A row that the belief and the other rows of its batch make all but impossible."""
+    """A row that is very improbable given the belief and the other rows of its batch."""
 
     row: int  #: index within the batch, from 0
     received: float  #: its y
@@ -99,7 +99,7 @@ class OddEntry(NamedTuple):
 
 
 class Adaptation(NamedTuple):
-    """What was done so that a batch in conflict could be absorbed: an entry of `Info.adapted`.
+    """How a batch in conflict was changed before it was absorbed: an entry of `Info.adapted`.
 
     Examples
     --------
@@ -178,10 +178,10 @@ class Info:
 
 
 class Belief(Protocol):
-    """What `absorb` asks of a belief: a posterior, a model or a law of the theory."""
+    """Interface of beliefs, as `absorb` uses it: a posterior, a model or a law of the theory."""
 
     def scaled(self, factor: float) -> Self:
-        """The belief that counts all it has seen `factor` times: 0.5 forgets half of it."""
+        """The belief with all data weighted by `factor`: 0.5 forgets half of them."""
 
 
 BeliefT = TypeVar("BeliefT", bound=Belief)
@@ -209,11 +209,11 @@ class Step(NamedTuple, Generic[TiltT, EstimateT, MemoryT]):
 
 
 class Evidence(Protocol[BeliefT, TiltT, EstimateT, MemoryT]):
-    """What `absorb` asks of evidence: drawn rows, or the typical batch of the theory."""
+    """Interface of evidence, as `absorb` uses it: rows, or the typical batch of the theory."""
 
     @property
     def rows(self) -> int:
-        """How many observations this is; it sets how far chance may move the health figure."""
+        """Number of observations; it sets how far chance may move the health figure."""
 
     def start(self, belief: BeliefT) -> tuple[EstimateT, MemoryT]:
         """The first estimate and an empty memory. Called once for every batch (errata B2)."""
@@ -244,20 +244,20 @@ class Evidence(Protocol[BeliefT, TiltT, EstimateT, MemoryT]):
     def adapted(
         self, belief: BeliefT, step: Step[TiltT, EstimateT, MemoryT], *, sound: bool
     ) -> tuple[Self, tuple[Adaptation, ...]] | None:
-        """The same rows as the model can bear them after `step`, and what was done to them.
+        """The same rows, down-weighted or with more noise after `step`, and what was changed.
 
-        None where nothing is to be done, or nothing can be.
+        None if nothing has to be changed, or nothing can be.
         """
 
     def left_out_scores(self, step: Step[TiltT, EstimateT, MemoryT]) -> Array:
         """Log-probability of each row given all others; [0] where no rows were drawn."""
 
     def diagnosis(self) -> str:
-        """What in these rows may have caused the failure; asked only after one."""
+        """Likely cause of a failure in these rows, in words; called only after one."""
 
 
 class PlainEvidence:
-    """What evidence is given that is refined step by step, without remedies."""
+    """Base class of evidence that is refined step by step, without remedies."""
 
     def refine_all(
         self, belief: object, estimate: object, memory: object, stop: Stop
@@ -272,7 +272,7 @@ class PlainEvidence:
 
 
 class WholeEvidence(PlainEvidence):
-    """What evidence is given that is absorbed as a whole: no row of it can be weighed."""
+    """Base class of evidence that is absorbed as a whole: its rows cannot be down-weighted."""
 
     def log_evidence(self, belief: Any, step: Any) -> float:
         return np.nan

@@ -1,4 +1,4 @@
-"""Hyper-parameters learned from the stream itself: EM in one pass, no row seen twice."""
+"""Hyper-parameters learned from the stream by EM, in one pass over the rows."""
 
 from __future__ import annotations
 
@@ -11,13 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from miniamp import checks
-from miniamp.absorb import Attempt, Step, iterated
+from miniamp.absorb import CONFLICT, Attempt, Step, iterated
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.evidence import AutoBatch, RobustBatch
 from miniamp.evidence.base import DrawnRows, check_columns
 from miniamp.info import Adaptation, PlainEvidence, Stop
-from miniamp.model import Model, expected_power, initial, prior_power
+from miniamp.model import (
+    LARGEST_FALL,
+    Model,
+    at_noise,
+    expected_power,
+    initial,
+    noise_share,
+    prior_power,
+    spread_of,
+    still_known,
+    within_bounds,
+)
 from miniamp.posterior import Moments, Posterior, Prior
 from miniamp.tilt import Tilt
 
@@ -36,14 +47,10 @@ PRIOR_STEPS = 5
 NOISE_STEPS = 30
 #: Rows of which so many times the noise is not known have leverage 1 to rounding, and are left out.
 LEVERED = 1e4
-#: The least noise that is learned, relative to the variance of y: exact targets would give none.
-LEAST_NOISE = 1e-12
-#: A round lowers the noise at most by this factor.
-LARGEST_FALL = 10.0
-#: The noise so far was too high if a batch shows less than one over the first number of it, by the
-#: second number of standard deviations. Such a batch of 200 features and 100 rows once kept a noise
-#: 40 times too high over 900 rows.
-FAR_TOO_HIGH, SURELY = 2.0, 3.0
+#: What one row that is well predicted tells of the logarithm of the noise: so much is known of it
+#: before any batch. Rows that are hardly predicted tell next to nothing, and would move it by any
+#: factor: 20 sparse rows once took it to a tenth in one round.
+ONE_ROW = 0.5
 #: What is known of the logarithm of that scale beforehand, one over a variance: within a factor
 #: e^2 or so.
 SCALE_KNOWN = 0.25
@@ -52,7 +59,7 @@ LONGEST_STRETCH = 1.0
 #: Rows that touch at most this share of the coefficients are solved for those alone.
 FEW_TOUCHED = 0.5
 #: How far the rows are solved in a round: hyper-parameters need no more digits than this.
-INNER = Stop(max_iter=200, tol=1e-5)
+INNER = Stop(max_iter=400, tol=1e-5)
 #: Rows whose solution still moves by such a part of itself at its end have not been solved, and
 #: hyper-parameters fitted to it would follow: AMP on features that are not independent.
 UNSOLVED = 0.1
@@ -86,7 +93,7 @@ LearnStep = Step[Tilt, Moments, _Round | None]
 
 
 def _unchanged(before: _Round) -> LearnStep:
-    """The round before as the last one, where the rows cannot be solved with what it learned.
+    """The previous round as the last one, if the rows cannot be solved with what it learned.
 
     Sparse coefficients of 3,000 features and 100 rows once went on from such a solution: their
     prior grew to a variance of 1e34 in the next round.
@@ -138,8 +145,7 @@ class Learn(PlainEvidence):
         #: The coefficients that the rows touch, where these are few, and the tilt of others.
         self._touched: NDArray[np.intp] | None = None
         self._others: Tilt | None = None
-        values = checks.numeric("y", y)
-        self.rows, self._spread = len(values), float(np.var(values)) if len(values) else 0.0
+        self.rows = len(checks.numeric("y", y))
 
     def start(self, model: Model) -> tuple[Moments, _Round | None]:
         return Moments(np.zeros(0), np.zeros(0)), None  # a round starts from the model itself
@@ -158,8 +164,8 @@ class Learn(PlainEvidence):
             health, log_evidence = memory.health, memory.log_evidence
         rows = rows.with_channel(channel)
         posterior = self._part(model).with_prior(prior)
-        if stretch:
-            posterior = posterior.stretched(np.exp(stretch))
+        posterior = at_noise(posterior, model.channel, channel)
+        posterior = posterior.stretched(np.exp(stretch))
         attempt = iterated(posterior, rows, INNER, conclude=False)
         step = attempt.step
         with np.errstate(over="ignore"):  # AMP that diverges ends where squares overflow
@@ -168,14 +174,20 @@ class Learn(PlainEvidence):
         if not finite or not solved:
             failed = step._replace(memory=None, change=np.nan)
             return failed if memory is None else _unchanged(memory)
-        if model.batches == 0 or memory is None:
+        if number == 1 or model.batches == 0:
             health = step.health
-        if model.batches and memory is None:
-            log_evidence = rows.log_evidence(posterior, step)
+            log_evidence = rows.log_evidence(posterior, step) if model.batches else np.nan
         known = 2.0 * model.noise_known if self.noise and model.noise_known > 0.0 else np.inf
-        learned, total = prior, self._told(rows.total(posterior, step), stretch)
-        for _ in range(PRIOR_STEPS):
-            learned = learned.fitted(total.A, total.B, self.fixed)
+        total = self._told(rows.total(posterior, step), stretch)
+        learned = self._fitted_prior(prior, total)
+        if model.batches and memory is None and health > CONFLICT:
+            # These may be the first coefficients that are not zero: EM cannot leave a narrow prior.
+            wide = self._fitted_prior(initial(model, rows, self.fixed)[0], total)
+            gain = wide.log_partition(total.A, total.B) - learned.log_partition(total.A, total.B)
+            if float(np.sum(gain)) > 0.0:
+                told, none = (0.0, 0.0), np.nan
+                again = _Round(posterior, rows, attempt, wide, channel, 0, 0, 0, told, none, none)
+                return self.refine(model, estimate, again)
         cavity = cache(lambda: rows.cavity(step))
         channel, noise_told = self._channel(model, rows, cavity)
         more, scale_told = self._stretch(model, rows, cavity, stretch)
@@ -221,13 +233,14 @@ class Learn(PlainEvidence):
         if self._touched is not None:
             whole = model.posterior.stretched(np.exp(done.stretch))
             belief = whole.joined(self._touched, belief)
+        belief = at_noise(belief.with_prior(done.prior), done.rows.plain, done.channel)
         return Model(
-            belief.with_prior(done.prior),
+            belief,
             done.channel,
             model.batches + 1,
             model.scale_known + done.told[0],
             model.noise_known + done.told[1],
-            max(model.spread, self._spread),
+            max(model.spread, spread_of(done.rows)),
         )
 
     def remedies(self) -> Iterable[tuple[str, Self]]:
@@ -283,10 +296,15 @@ class Learn(PlainEvidence):
         """The belief about the coefficients that the rows touch."""
         return model.posterior if self._touched is None else model.posterior.at(self._touched)
 
+    def _fitted_prior(self, prior: Prior, total: Tilt) -> Prior:
+        for _ in range(PRIOR_STEPS):
+            prior = prior.fitted(total.A, total.B, self.fixed)
+        return prior
+
     def _told(self, total: Tilt, stretch: float) -> Tilt:
         """The tilts of all coefficients of which anything is known.
 
-        The others are as the prior says, whatever it says: they only delay EM.
+        The others have the distribution of the prior, whatever it is: they only delay EM.
         """
         if self._others is None:
             return total
@@ -294,7 +312,7 @@ class Learn(PlainEvidence):
         return Tilt(np.append(before.A, total.A), np.append(before.B, total.B))
 
     def _channel(self, model: Model, rows: DrawnRows[Any], cavity: Cavity) -> tuple[Channel, float]:
-        """The channel with the noise of all rows so far, and what these rows tell of it.
+        """The channel with the noise of all rows so far, and the information of these about it.
 
         A step of Fisher scoring from the noise so far. Of the logarithm of Delta a row tells
         (Delta/(Delta + V))^2/2, at the noise so far and not at that which the batch itself would
@@ -304,55 +322,36 @@ class Learn(PlainEvidence):
         if not (self.noise and rows.channel.shift_invariant):
             return rows.plain, 0.0
         first = model.batches == 0
-        running = rows.with_channel(rows.plain if first else model.channel)
         omega, V = cavity()
-        clear = np.flatnonzero(LEVERED / running.plain.unweighted().fisher() > V)
+        clear = np.flatnonzero(LEVERED / rows.plain.unweighted().fisher() > V)
         if clear.size == 0:
-            return self._bounded(model, running.plain), 0.0
-        y, omega, V, seen = rows.y[clear], omega[clear], V[clear], running.channel.at(clear)
+            return within_bounds(model, rows, rows.plain if first else model.channel), 0.0
+        y, omega, V, seen = rows.y[clear], omega[clear], V[clear], rows.channel.at(clear)
         fitted = seen.fitted(y, omega, V)
         for _ in range(NOISE_STEPS if first else 0):
             fitted = fitted.fitted(y, omega, V)
         judge = fitted if first else seen
-        noise_share = judge.output(y, omega, V)[1] / judge.output(y, omega, np.zeros(len(y)))[1]
+        share = np.maximum(noise_share(judge, y, omega, V), 0.0)
         weights = np.ones(len(y)) if rows.weights is None else np.minimum(rows.weights[clear], 1.0)
-        told = 0.5 * float(np.sum(weights * np.square(np.maximum(noise_share, 0.0))))
+        told = 0.5 * float(np.sum(weights * np.square(share)))
         half = 0.5 * float(np.sum(weights))
-        before, step_size = model.noise_known, 1.0
+        before, step_size, back = model.noise_known, 1.0, 0.0
+        past, old, new = (one.unweighted() for one in (model.channel, seen, fitted))
         if not first:
-            before *= self._still_known(seen, fitted, half, told)
-            step_size = half / (before + told) if before + told > 0.0 else 0.0
-        old, new = seen.unweighted().parameters(), fitted.unweighted().parameters()
-        values = {name: old[name] + step_size * (new[name] - old[name]) for name in new}
-        values = {name: np.maximum(v, old[name] / LARGEST_FALL) for name, v in values.items()}
-        learned = self._bounded(model, running.plain.replaced(**values))
+            at_past = rows.with_channel(model.channel).channel.at(clear)
+            before *= still_known(at_past, y, omega, V, weights)
+            known = before + ONE_ROW + told
+            step_size, back = half / known, (before + ONE_ROW) / known
+        was, now, far = old.parameters(), new.parameters(), past.parameters()
+        values = {n: v + step_size * (now[n] - v) + back * (far[n] - v) for n, v in was.items()}
+        values = {name: np.maximum(v, was[name] / LARGEST_FALL) for name, v in values.items()}
+        learned = within_bounds(model, rows, rows.plain.replaced(**values))
         if not first:
             # What earlier rows told, at the noise as it is now: less of a lower one, the less they
             # were predicted.
-            fall = float(np.mean(seen.unweighted().fisher() / learned.unweighted().fisher()))
-            before *= fall ** (2.0 * (1.0 - float(np.clip(np.mean(noise_share), 0.0, 1.0))))
+            fall = float(np.mean(past.fisher() / learned.unweighted().fisher()))
+            before *= fall ** (2.0 * (1.0 - min(float(np.mean(share)), 1.0)))
         return learned, told + before - model.noise_known
-
-    def _still_known(self, seen: Channel, fitted: Channel, half: float, told: float) -> float:
-        """The part of the information so far that remains where the noise was far too high.
-
-        Rows that were hardly predicted count in full while the noise is thought to be as large as
-        their uncertainty; once a batch shows that it is far lower, by the square of the ratio.
-        """
-        if not told > 0.0:
-            return 1.0
-        growth = float(np.mean(seen.unweighted().fisher() / fitted.unweighted().fisher()))
-        ratio = max(1.0 + half * (growth - 1.0) / told, 1.0 / LARGEST_FALL)
-        surely = (1.0 - ratio) * np.sqrt(told) > SURELY
-        return ratio**2 if ratio < 1.0 / FAR_TOO_HIGH and surely else 1.0
-
-    def _bounded(self, model: Model, channel: Channel) -> Channel:
-        """The channel with at least the noise that rounding leaves, and at most all of y."""
-        most = max(model.spread, self._spread)
-        noise = float(np.mean(1.0 / channel.unweighted().fisher()))
-        allowed = np.clip(noise, LEAST_NOISE * most, most) if most > 0.0 else noise
-        same = allowed == noise or not channel.has_noise
-        return channel if same else channel.with_noise(float(allowed))
 
     def _rescaled(
         self, model: Model, rows: DrawnRows[Any], prior: Prior, total: Tilt, told: float
@@ -377,7 +376,7 @@ class Learn(PlainEvidence):
     def _stretch(
         self, model: Model, rows: DrawnRows[Any], cavity: Cavity, so_far: float
     ) -> tuple[float, float]:
-        """By how much more to stretch all scales of z (a logarithm), and what the rows tell of it.
+        """By how much more to stretch all scales of z (a logarithm), and the information about it.
 
         A step of Newton on sum log Z(y, s omega, s^2 V), the log-likelihood of each row predicted
         without itself; its slope in log s is omega g + V (g^2 + g'). Batches before count by their

@@ -1,4 +1,4 @@
-"""Several models of one stream side by side, averaged by forecasts or by evidence."""
+"""Bayesian model averaging on a stream, by predictions or by evidence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from miniamp.learning import Learn, Model, Solver
 
 @dataclass(frozen=True)
 class ModelAverage:
-    """Models that learn the same rows, weighted by how well each predicted them beforehand.
+    """Average of models of the same rows, weighted by how well each predicted them beforehand.
 
     Which prior, or how much memory, is a question that the stream answers itself: the probability
     of a model is the product of the probabilities that it gave to each batch in advance, Bayes'
@@ -92,13 +92,13 @@ class ModelAverage:
         return self.models[int(np.argmax(self.scores))]
 
     def forecast(self, Phi: Given) -> tuple[Array, Array]:
-        """Mean and variance of the observations predicted for new rows, (M,) each."""
+        """Predicted mean and variance of the observations of new rows, (M,) each."""
         alive = [(w, m.forecast(Phi)) for w, m in zip(self.weights, self.models, strict=True) if w]
         mean = np.asarray(sum(w * m for w, (m, _) in alive))
         return mean, np.asarray(sum(w * (v + np.square(m - mean)) for w, (m, v) in alive))
 
     def stretched(self, factor: ArrayOrFloat) -> ModelAverage:
-        """All models of factor * x in the place of x, when features change their units."""
+        """All models of factor * x instead of x, when features change their units."""
         return replace(self, models=tuple(model.stretched(factor) for model in self.models))
 
     def learned(
@@ -139,7 +139,7 @@ class ModelAverage:
 
 
 def _score(model: Model, Phi: Given, y: Given) -> float:
-    """The logarithm of the probability that a model gives to rows it has not seen."""
+    """Log-probability of rows that a model has not seen."""
     channel = model.channel
     omega, V = project(model.posterior, as_design(Phi))
     return float(np.sum(channel.log_partition(channel.checked(y), omega, V)))

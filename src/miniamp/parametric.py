@@ -1,4 +1,4 @@
-"""What priors and channels share: hyper-parameters, each one value or one per coordinate."""
+"""Base class of priors and channels: hyper-parameters, shared or one per coordinate."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Parametric:
     #: What it is called where one is chosen by name, such as prior="sparse"; None if it cannot be.
     name: ClassVar[str | None] = None
     names: ClassVar[tuple[str, ...]] = ()
+    recorded: ClassVar[tuple[str, ...]] = ()  #: what a history has of it in their place
     trailing: ClassVar[dict[str, int]] = {}
     #: Those that are places on the axis, in the units of x.
     centres: ClassVar[tuple[str, ...]] = ()
@@ -73,11 +74,9 @@ class Parametric:
 
     def _at(self, where: Places) -> Self:
         """The same object for some of its coordinates or rows; itself where all is shared."""
-        if self.shape in ((), (1,)):
+        if not self.shape:
             return self
-        return self.replaced(
-            **{n: getattr(self, n)[where] for n in self.names if self._outer(n) not in ((), (1,))}
-        )
+        return self.replaced(**{n: getattr(self, n)[where] for n in self.names if self._outer(n)})
 
     def _outer(self, name: str) -> tuple[int, ...]:
         shape: tuple[int, ...] = np.shape(getattr(self, name))

@@ -1,4 +1,4 @@
-"""The posterior: a prior and the tilt that the data so far have put on it."""
+"""The posterior of N coefficients: a prior times the tilt (likelihood) of the data so far."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from miniamp.kernel import Kernel
 from miniamp.parametric import Places
 from miniamp.tilt import Information, JointSolution, Remembered, Tilt
 
-#: The least precision of a coefficient without the remembered rows, relative to what they say of
-#: it, and the least variance.
+#: The least precision of a coefficient without the remembered rows, relative to that from
+#: them, and the least variance.
 LOOSE, TINY = 1e-6, 1e-100
 
 
 class Moments(NamedTuple):
-    """Mean and variance of each coordinate under a belief: what evidence needs to know of it."""
+    """Mean and variance of each coefficient under a belief."""
 
     mean: Array
     var: Array
@@ -35,7 +35,7 @@ class Moments(NamedTuple):
 
 
 class Prior(Protocol):
-    """What a belief and its evidence ask of a prior; `miniamp.priors` has one per file."""
+    """Interface of priors, as beliefs and evidence use it; see `miniamp.priors`."""
 
     @property
     def is_gaussian(self) -> bool:
@@ -46,13 +46,13 @@ class Prior(Protocol):
         """Shape of the hyper-parameters: () shared, (N,) one set per coefficient."""
 
     def no_tilt(self, size: int) -> Tilt:
-        """The tilt that says nothing, as this prior takes it for `size` coefficients."""
+        """The zero tilt, in the shape that this prior takes for `size` coefficients."""
 
     def at(self, where: Places, size: int) -> Prior:
         """The prior of the coefficients at `where`, out of `size`."""
 
     def kernel(self, size: int) -> Kernel | None:
-        """A compiled twin of `moments` for `size` coefficients, None without one."""
+        """Compiled version of `moments` for `size` coefficients, None if there is none."""
 
     def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         """log of E exp(-A x^2/2 + B x), elementwise."""
@@ -66,7 +66,7 @@ class Prior(Protocol):
         """Draws from the prior under the tilt (A, B); without one, from the prior itself."""
 
     def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
-        """The prior after one EM step on the tilts of all coefficients, names in `fixed` held."""
+        """The prior after one EM step on the tilts of all coefficients; `fixed` names stay."""
 
     @property
     def coefficients(self) -> Prior:
@@ -152,11 +152,11 @@ class Posterior:
         )
 
     def tilted(self, tilt: Tilt) -> Self:
-        """The belief that also holds `tilt`."""
+        """The belief with `tilt` added."""
         return self._but(tilt=self.tilt + tilt)._beside()
 
     def remembering(self, remembered: Remembered | Information | None) -> Self:
-        """The belief with these pseudo-observations in the place of its own."""
+        """The belief with these pseudo-observations instead of its own."""
         return self._but(remembered=remembered)
 
     def informed(self, prior: Prior, information: Information) -> Self:
@@ -165,12 +165,14 @@ class Posterior:
         return self._but(prior=prior, memory=memory, remembered=information)
 
     def scaled(self, factor: float) -> Self:
-        """The belief that counts all it has seen `factor` times: 0.5 forgets half of it."""
-        if factor == 1.0:
-            return self
-        new = self._but(tilt=self.tilt.scaled(factor))
+        """The belief with all data weighted by `factor`: 0.5 forgets half of them."""
+        return self.recounted(factor, factor)
+
+    def recounted(self, factor: float, tilt: float = 1.0) -> Self:
+        """The belief that counts its remembered rows `factor` times, and all else `tilt` times."""
+        new = self if tilt == 1.0 else self._but(tilt=self.tilt.scaled(tilt))
         remembered = self.remembered
-        if remembered is None:
+        if remembered is None or factor == 1.0:
             return new
         apart = partial(self._without_rows, new.tilt)
         return new.remembering(remembered.scaled(factor, apart, new.gaussian))
@@ -187,7 +189,7 @@ class Posterior:
         return self._but(tilt=tilt, remembered=None if old is None else old.stretched(factor))
 
     def with_prior(self, prior: Prior) -> Self:
-        """What the same data say under another prior."""
+        """The posterior of the same data under another prior."""
         if prior is self.prior:
             return self
         return self._but(prior=checked_prior(prior, self.size))._beside()
@@ -204,7 +206,7 @@ class Posterior:
         return self if old is None else self.remembering(old.beside(self.gaussian))
 
     def _without_rows(self, tilt: Tilt) -> tuple[Array, Array]:
-        """The prior as a Gaussian, from the marginals, with this tilt in the place of its own."""
+        """The prior as a Gaussian, from the marginals, with this tilt instead of its own."""
         assert self.remembered is not None
         (mean, var), field = self.moments, self.remembered.field
         # An undecided coefficient has next to none.
@@ -214,7 +216,7 @@ class Posterior:
         return precision, linear
 
     def at(self, where: NDArray[np.integer]) -> Self:
-        """The belief about the coefficients at `where` alone; remembered rows stay behind."""
+        """The belief about the coefficients at `where` alone, without remembered rows."""
         tilt = Tilt(
             *(np.broadcast_to(part, self.size)[where] for part in (self.tilt.A, self.tilt.B))
         )
@@ -251,7 +253,7 @@ class Posterior:
 
     @property
     def total(self) -> Tilt:
-        """All that the data say of each coefficient: the tilt, and what the remembered rows add."""
+        """The tilt of all data for each coefficient: the tilt plus that of the remembered rows."""
         return self.tilt if self.remembered is None else self.tilt + self.remembered.field
 
     @property
@@ -293,18 +295,19 @@ class Posterior:
     def log_partition(self) -> float:
         """Sum over the coefficients of log E exp(-A x^2/2 + B x) under all that was seen of each.
 
-        With remembered rows the marginals' own partition functions: what the rows say of pairs of
+        With remembered rows these are of the marginals alone: what is known about pairs of
         coefficients is not in it.
         """
         return float(np.sum(self.prior.log_partition(self.total.A, self.total.B)))
 
-    def sample(self, rng: Generator, size: int | None = None) -> Array:
-        """Draws of the whole vector: (N,), or (size, N).
+    def sample(self, rng: Generator | int | None, size: int | None = None) -> Array:
+        """Draws of the whole vector: (N,), or (size, N); `rng` is a generator or a seed.
 
         Every coefficient is drawn from its own marginal, with remembered rows too.
         """
         shape = self.tilt.B.shape if size is None else (size, *self.tilt.B.shape)
-        return self.prior.sample(rng, shape, self.total.A, self.total.B)
+        own = checks.generator("rng", rng)
+        return self.prior.sample(own, shape, self.total.A, self.total.B)
 
     def __repr__(self) -> str:
         memory = f", memory={self.memory}" if self.memory else ""

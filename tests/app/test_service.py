@@ -139,6 +139,23 @@ def test_a_model_of_the_command_line_takes_its_columns(serving, tmp_path):
     assert main(["predict", path, str(tmp_path / "rows.csv"), "-o", f"{path}.csv"]) == 0
 
 
+@pytest.mark.parametrize("rule", ["mean", "drop"])
+def test_gaps_are_filled_as_in_the_fit(serving, tmp_path, rule):
+    rng = np.random.default_rng(0)
+    ages = rng.integers(20, 60, 200)
+    rows = [f"{'' if i % 9 == 5 else age},{i % 2},{2 * age}" for i, age in enumerate(ages)]
+    (tmp_path / "rows.csv").write_text("\n".join(["age,sex,price", *rows]))
+    asked = ["--target", "price", "--missing", rule, "-o", str(tmp_path / "m.amp")]
+    assert main(["fit", str(tmp_path / "rows.csv"), *asked]) == 0
+    client, gap = serving(), {"age": None, "sex": 1}
+    status, answer = client.post("/predict", {"X": [gap]})
+    assert status == (200 if rule == "mean" else 422)
+    if rule == "mean":
+        mean = np.mean([age for i, age in enumerate(ages) if i % 9 != 5])
+        full = client.post("/predict", {"X": [{"age": mean, "sex": 1}]})[1]
+        assert answer["mean"] == pytest.approx(full["mean"])
+
+
 def arrow(table, **options):
     pa = pytest.importorskip("pyarrow")
     sink = io.BytesIO()

@@ -98,3 +98,18 @@ def test_batches_of_every_kind_are_absorbed():
         assert error < 0.85, (channel, error, info)
         # The belief's own error bar is right to a few times sqrt(2/N) = 14 %.
         assert 0.5 < error / belief.var.mean() < 2.0, (channel, error, belief.var.mean())
+
+
+@pytest.mark.parametrize(
+    "channel",
+    [channels.Gaussian([0.1]), channels.StudentT([4.0], [1.0]), channels.Interval([[0.0]], [0.1])],
+    ids=lambda channel: type(channel).__name__,
+)
+def test_an_array_of_one_value_is_that_value(channel):
+    assert channel.shape == ()
+
+
+def test_noise_of_one_value_in_a_list_is_shared_by_all_columns():
+    Y = np.random.default_rng(0).normal(size=(6, 5))
+    pair = [evidence.FactorBatch(Y, channels.Gaussian(v), priors.OneHot(2)) for v in (0.1, [0.1])]
+    assert pair[0].scores.beta == pair[1].scores.beta

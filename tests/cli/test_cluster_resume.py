@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import miniamp
-from miniamp.cli.run import Run
+from miniamp.cli.learn import Run
 
 LEARN = ("cluster", "points.csv", "--clusters", "3", "--batch-size", "20", "--every", "1")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")

@@ -45,7 +45,7 @@ def failing(monkeypatch):
         def command(*args, **options):
             raise error
 
-        monkeypatch.setattr(app, "command", command)
+        monkeypatch.setattr(app, "program", lambda: command)
 
     return install
 

@@ -40,7 +40,7 @@ def test_outputs_that_cannot_be_are_refused_before_the_first_row(
     elif outputs[-1] == "pipe":
         pytest.skip("needs named pipes")
     before = sorted(path.name for path in folder.iterdir())
-    monkeypatch.setattr("miniamp.cli.run.open_stream", never)
+    monkeypatch.setattr("miniamp.cli.learn.open_stream", never)
     ran = run(*FIT, *outputs)
     assert (ran.code, ran.out, ran.err.count("\n")) == (1, "", 1)
     assert named in ran.err
@@ -52,7 +52,7 @@ def test_no_file_of_a_pattern_or_folder_is_overwritten(folder, run, monkeypatch)
     (folder / "parts").mkdir()
     for name in ("a.csv", "b.csv"):
         (folder / "parts" / name).write_text("x,y\n1,2\n")
-    monkeypatch.setattr("miniamp.cli.run.open_stream", never)
+    monkeypatch.setattr("miniamp.cli.learn.open_stream", never)
     for source in ("parts", "parts/*.csv"):
         ran = run("fit", source, "--target", "y", "--report", "parts/b.csv")
         assert (ran.code, ran.err.count("the source itself")) == (1, 1)
@@ -61,7 +61,7 @@ def test_no_file_of_a_pattern_or_folder_is_overwritten(folder, run, monkeypatch)
 def test_a_file_that_must_not_be_written_is_refused(folder, run, monkeypatch):
     (folder / "m.amp").write_bytes(b"precious")
     monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK)
-    monkeypatch.setattr("miniamp.cli.run.open_stream", never)
+    monkeypatch.setattr("miniamp.cli.learn.open_stream", never)
     ran = run(*FIT, "--output", "m.amp")
     assert ran.code == 1
     assert "--output: got m.amp, expected a place that can be written" in ran.err

@@ -10,8 +10,7 @@ import time
 import pytest
 
 import miniamp
-from miniamp.cli.learn import Interruption
-from miniamp.cli.run import Run
+from miniamp.cli.learn import Interruption, Run
 
 READING = ("--target", "y", "--batch-size", "20", "--missing", "mean", "--every", "2")
 LEARNING = ("fit", "rows.csv", *READING)

@@ -159,3 +159,12 @@ def test_bad_hyper_parameters_are_named(make: object, name: str) -> None:
 
     with pytest.raises(InvalidInputError, match=f"^{name}: "):
         make()  # type: ignore[operator]
+
+
+def test_sparse_rows_that_are_all_zero_keep_what_the_others_would_be():
+    """Tilts that rule the slab out leave no row to refit it to: it was refitted to 0/0."""
+    narrow = priors.SparseRows(2, rho=0.3, mean=1.0, cov=1e-6)
+    fitted = narrow.fitted(1e5 * np.eye(2), np.zeros((5, 2)))
+    assert fitted.rho < 1e-15
+    np.testing.assert_array_equal(fitted.mean, narrow.mean)
+    np.testing.assert_array_equal(fitted.cov, narrow.cov)

@@ -53,6 +53,13 @@ def test_one_sample_is_one_vector(belief, rng):
     assert belief.sample(rng).shape == (N,)
 
 
+def test_a_seed_in_place_of_a_generator(belief):
+    expected = belief.sample(np.random.default_rng(3), 2)
+    np.testing.assert_array_equal(belief.sample(3, 2), expected)
+    with pytest.raises(errors.InvalidTypeError, match=r"^rng: "):
+        belief.sample("three")
+
+
 def test_tilting_gives_a_new_belief_and_leaves_the_old(belief):
     mean, tilt = belief.mean.copy(), belief.tilt
     new = belief.tilted(Tilt(np.ones(N), np.ones(N)))

@@ -61,6 +61,8 @@ def test_bad_requests_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         datasets.load_mnist(digits=(0, 10))
     with pytest.raises(InvalidInputError, match=r"^digits: "):
         datasets.load_mnist(digits=())
+    with pytest.raises(InvalidInputError, match=r"^digits: "):
+        datasets.load_mnist(digits=12)
     with pytest.raises(InvalidInputError, match=r"^words: "):
         datasets.load_newsgroups(words=0)
 

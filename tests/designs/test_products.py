@@ -97,3 +97,11 @@ def test_float32_is_kept_and_summed_in_float64(make):
             scale = np.max(np.abs(other))
             np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-5 * scale)
     assert narrow.mean_square == pytest.approx(exact.mean_square, rel=1e-5)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array, np.asfortranarray])
+def test_squares_times_a_vector_of_any_sign(make):
+    """Zero counted as one, for rows that have entries."""
+    Phi, w = np.random.default_rng(0).normal(size=(6, 3)), np.array([0.0, 1.0, 2.0, 0.0, -1.0, 0.5])
+    found = designs.as_design(make(Phi)).transposed_squares_times(w)
+    np.testing.assert_allclose(found, np.square(Phi).T @ w, rtol=1e-12)

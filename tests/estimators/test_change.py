@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from miniamp import MiniAMPClassifier
+from miniamp import MiniAMPClassifier, MiniAMPRegressor
 
 # A change, and a row beyond reason, are told by a HealthWarning.
 pytestmark = pytest.mark.filterwarnings("ignore::miniamp.estimators.health.HealthWarning")
@@ -53,3 +53,18 @@ def test_one_wrong_label_among_certain_ones_is_no_change(seed):
     wrong = 300 + int(np.argmax(np.abs(z[300:])))
     y[wrong] = -y[wrong]
     assert not forgotten(streamed(X, y)[0])
+
+
+@pytest.mark.parametrize("seed", [141, 142, 143])
+def test_a_relation_without_noise_that_flips_is_learned_anew(seed):
+    # A thousandth of a past without noise is as certain as all of it: before, noise took the blame,
+    # and two batches after the flip squared errors were three times those of no model.
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(600, 5))
+    y = X @ rng.normal(size=5) + 1e-6 * rng.normal(size=600)
+    y[300:] *= -1.0
+    model = MiniAMPRegressor(forget=0.95)
+    for i in range(0, 400, 50):
+        model.partial_fit(X[i : i + 50], y[i : i + 50])
+    error = model.predict(X[400:]) - y[400:]
+    assert np.mean(error**2) < 1e-6 * np.var(y)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,10 @@ pytest.importorskip("sklearn")
 
 from scipy.special import gammaln
 
-from miniamp.estimators import MiniAMPRegressor, history
-from miniamp.estimators.scoring import EXPANDED, _heavier
+from miniamp.estimators import MiniAMPClassifier, MiniAMPRegressor, history
+from miniamp.estimators.clusterer import measurable
+from miniamp.estimators.rows import ready
+from miniamp.estimators.scoring import EXPANDED, heavier
 from miniamp.evidence.frame import Ranges, sweeps_pay
 
 
@@ -33,6 +37,17 @@ def test_the_compiled_pass_equals_numpy(dtype):
     power = np.square(X.astype(np.float64) - centre).sum(axis=0)
     np.testing.assert_allclose(once.power, power, rtol=1e-12)
     assert plain.power is None
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, object])
+@pytest.mark.parametrize("entry", [1.0, np.nan, np.inf, -np.inf, 1e-200, -1e30, 0.0])
+@pytest.mark.parametrize("shape", [(5, 3), (5, 2), (5,), (0, 3)])
+def test_rows_without_their_ranges_are_accepted_alike(dtype, entry, shape):
+    X = np.zeros(shape, dtype=np.float64)
+    X[3:4] = entry
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        X = X.astype(dtype)
+    assert measurable(X, 3) == (ready(X, 3) is not None)
 
 
 @pytest.mark.parametrize("solver", ["auto", "amp"])
@@ -82,4 +97,38 @@ def test_the_series_of_a_student_t_meets_its_gamma_functions():
     df, ratio = np.full(5, EXPANDED), np.array([0.0, 0.5, 1.0, 4.0, 30.0])
     norm = gammaln(0.5 * df + 0.5) - gammaln(0.5 * df) - 0.5 * np.log(0.5 * df)
     exact = norm - 0.5 * (df + 1.0) * np.log1p(ratio / df) + 0.5 * ratio
-    np.testing.assert_allclose(_heavier(ratio, df), exact, atol=1e-12)
+    np.testing.assert_allclose(heavier(ratio, df), exact, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("model", "classes"),
+    [
+        (MiniAMPRegressor(), 0),
+        (MiniAMPRegressor("sparse"), 0),
+        (MiniAMPRegressor("sparse", solver="amp"), 0),
+        (MiniAMPClassifier(), 2),
+        (MiniAMPClassifier(solver="robust"), 2),
+        (MiniAMPClassifier(), 3),
+    ],
+)
+def test_batches_leave_no_cycles_behind(model, classes):
+    """They keep rows and N x N matrices in memory until Python collects them.
+
+    Labels of 1000 correlated features by 1000 left 40 MB per batch, and new pages took a fifth of
+    the time.
+    """
+    try:
+        for k, (X, y) in enumerate(stream(4, 120, 20)):
+            y = np.digitize(y, np.quantile(y, np.arange(1, classes) / classes)) if classes else y
+            model.partial_fit(X, y)
+            if k == 0:  # what is compiled and imported leaves some
+                gc.collect()
+                gc.disable()
+                gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = [type(one).__name__ for one in gc.garbage if "miniamp" in type(one).__module__]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert left == []

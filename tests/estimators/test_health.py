@@ -162,7 +162,7 @@ def copied(make, seed, features=100, rows=200, copies=5, batches=10):
 @pytest.mark.parametrize("seed", [5001, 5002, 5003])
 def test_overconfidence(seed):
     """Forty rows, five times each, are taken for two hundred: probabilities are far too sure."""
-    with pytest.warns(HealthWarning, match="The model is too sure of itself: the Brier score is"):
+    with pytest.warns(HealthWarning, match="The model is overconfident: the Brier score is"):
         model = copied(MiniAMPClassifier, seed)
     assert kinds(model) == {"overconfidence"}
     assert "drop the copies" in str(model.health_)
@@ -188,7 +188,7 @@ def test_intervals_that_miss_are_told_of_a_short_stream():
     for coverage, well in ((0.88, True), (0.7, False)):
         report = diagnose(History([{**entry, "coverage": coverage}]), r2=0.5)
         assert report.well is well
-    assert "90 % intervals for 70% of the rows" in str(report)
+    assert "90 % intervals contain 70% of the targets" in str(report)
 
 
 @pytest.mark.parametrize("seed", [5001, 5002, 5003])
@@ -391,7 +391,7 @@ def test_what_batches_discard_is_recorded_and_reported():
         # The mean square of the entries is 1 +- .01.
         np.testing.assert_allclose(found, N * getattr(curve, name), rtol=0.03)
     memory = next(one for one in choices(model) if one.what == "memory")
-    assert "nats were discarded between batches: more memory would pay" in memory.why
+    assert "nats were discarded between batches: more memory would help" in memory.why
 
 
 @conflicts
@@ -405,3 +405,43 @@ def test_a_skipped_batch_is_not_advised_to_be_skipped():
         (advice[rule],) = (finding.action for finding in model.health_.findings)
     assert "{on_conflict=skip}" in advice["adapt"]
     assert "on_conflict" not in advice["skip"]
+
+
+def labels_in_order(seed, order, classes=3, rows=900, size=30):
+    """A classifier of rows in random order, or with those of the last class last ("late")."""
+    rng = np.random.default_rng(seed)
+    X, x = rng.normal(size=(rows, 6)), rng.normal(size=(6, classes))
+    y = (X @ x + rng.gumbel(size=(rows, classes))).argmax(axis=1)
+    if order == "late":
+        last = np.argsort(y == classes - 1, kind="stable")
+        X, y = X[last], y[last]
+    model = MiniAMPClassifier()
+    for start in range(0, len(y), size):
+        part = slice(start, start + size)
+        model.partial_fit(X[part], y[part], classes=np.arange(classes))
+    return model
+
+
+@conflicts
+@pytest.mark.parametrize("seed", [40, 41, 42])
+def test_a_class_that_comes_late_is_reported(seed):
+    assert "rows of class 2 among the last" in str(labels_in_order(seed, "late").health_)
+
+
+@conflicts
+@pytest.mark.filterwarnings("ignore:The stream has changed:miniamp.estimators.HealthWarning")
+def test_labels_predicted_worse_than_by_their_frequencies_are_reported():
+    """A stream so short that no window of batches can show it."""
+    rng = np.random.default_rng(43)
+    X = rng.normal(size=(200, 4))
+    y = X[:, 0] + 0.3 * rng.normal(size=200) > 0.0
+    y[80:] = ~y[80:]
+    model = MiniAMPClassifier()
+    for start in range(0, 200, 40):
+        model.partial_fit(X[start : start + 40], y[start : start + 40], classes=[False, True])
+    assert "times that of the class frequencies" in str(model.health_)
+
+
+@pytest.mark.parametrize("seed", range(50, 56))
+def test_no_false_alarm_of_labels(seed):
+    assert labels_in_order(seed, "random", classes=2 + seed % 3, rows=600).health_.well

@@ -8,7 +8,7 @@ pytest.importorskip("river")
 from river import checks as river_checks
 
 from miniamp.compat.river import RiverClassifier, RiverRegressor
-from miniamp.errors import InvalidInputError
+from miniamp.errors import InvalidInputError, InvalidTypeError
 
 MODELS = [RiverRegressor(), RiverClassifier()]
 
@@ -98,3 +98,24 @@ def test_an_error_within_a_batch_leaves_classes_and_rows_as_they_were(monkeypatc
     with pytest.raises(TypeError):
         model.learn_one({"a": 3.0, "b": 1.0}, "new")
     assert model.__dict__ == before
+
+
+def test_rows_without_features_wait_for_one_that_has_some():
+    """Such as documents without a known word, at the start of a stream."""
+    model = RiverRegressor(batch_size=2)
+    for y in (1.0, 2.0, 3.0):
+        model.learn_one({}, y)
+    assert model.predict_one({}) == pytest.approx(2.0)
+    for i in range(20):
+        model.learn_one({"a": i % 5}, 2.0 * (i % 5))
+    assert model.predict_one({"a": 3}) == pytest.approx(6.0, abs=0.5)
+
+
+def test_a_label_that_is_no_class_is_refused_at_once():
+    """It was refused with its batch, and with every row after it."""
+    model = RiverClassifier(batch_size=2)
+    with pytest.raises(InvalidTypeError, match=r"y: got \[1\]"):
+        model.learn_one({"a": 1.0}, [1])
+    for i in range(20):
+        model.learn_one({"a": i % 5}, i % 5 > 2)
+    assert model.predict_one({"a": 4})

@@ -98,4 +98,4 @@ def test_per_coordinate_points() -> None:
     prior = priors.Discrete([[0.0, 1.0], [5.0, 6.0]], [0.5, 0.5])
     assert prior.shape == (2,)
     np.testing.assert_allclose(prior.moments(0.0, np.zeros(2))[0], [0.5, 5.5])
-    np.testing.assert_allclose(prior.at(np.array([1]), 2).points, [[5.0, 6.0]])
+    np.testing.assert_allclose(prior.at(np.array([1]), 2).points, [5.0, 6.0])  # one set: shared

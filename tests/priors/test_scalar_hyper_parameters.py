@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from miniamp import Posterior, priors
+from miniamp import Posterior, channels, priors, theory
 from miniamp.errors import InvalidInputError, InvalidTypeError
 from miniamp.priors import ScalarPrior
 
@@ -79,3 +79,25 @@ def test_hyper_parameters_must_fit_the_number_of_coefficients() -> None:
 
 def test_weights_are_divided_by_their_sum() -> None:
     np.testing.assert_allclose(priors.Discrete([0.0, 1.0], [1.0, 3.0]).weights, [0.25, 0.75])
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [
+        priors.Gaussian([0.1], [1.0]),
+        priors.GaussBernoulli([0.3], [0.0], [1.0]),
+        priors.Rademacher([0.4]),
+        priors.Laplace([1.0]),
+        priors.SparseNonNegative([0.2]),
+        priors.Discrete([[0.0, 1.0]]),
+        priors.GaussianMixture([[0.5, 0.5]], [[0.0, 1.0]], [[1.0, 2.0]]),
+    ],
+    ids=lambda prior: type(prior).__name__,
+)
+def test_an_array_of_one_value_is_that_value(prior) -> None:
+    """It counted as shared, and NumPy would not convert it to the number that was needed."""
+    assert prior.shape == ()
+    channel = channels.Gaussian([0.1])
+    assert np.isfinite(theory.learning_curve(prior, channel, 0.5, batches=1).mse).all()
+    mismatched = theory.learning_curve(prior, channel, 0.5, batches=1, truth=priors.Gaussian(0.5))
+    assert np.isfinite(mismatched.mse).all()

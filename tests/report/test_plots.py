@@ -181,6 +181,17 @@ def test_the_band_of_health_leaves_room_for_the_curve():
     assert drawn.band[0] >= 0.5 * drawn.y.finite.min() > 0.0
 
 
+def test_a_last_batch_of_one_row_is_not_drawn_in_health():
+    rng = np.random.default_rng(0)
+    X, model = rng.normal(size=(201, 2)), MiniAMPRegressor(on_conflict="raise")
+    y = X[:, 0] + rng.normal(size=201)
+    for part in (*np.split(np.arange(200), 5), [200]):
+        model.partial_fit(X[part], y[part])
+    assert model.history_[-1]["rows"] == 1
+    for series in unwrap(report.plot_health)(Facts.of(model)).series:
+        assert series.x.max() == 200
+
+
 def test_coefficients_of_different_units_are_drawn_per_standard_deviation():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 2)) * [1.0, 1e-4]

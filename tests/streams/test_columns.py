@@ -282,3 +282,29 @@ def test_options_of_columns_in_the_shell(tmp_path, monkeypatch, capsys):
     assert cli.main(["predict", "m.amp", "t.csv", "-o", "p.csv"]) == 0
     assert cli.main([*words, "--hashed", "text"]) == 2
     assert "expected column=value" in capsys.readouterr().err
+
+
+def test_amounts_are_numbers(tmp_path):
+    path = tmp_path / "t.csv"
+    prices, shares = ["$1,234.50", "£5", "-€1,000"], ["45%", "50 %", ".5%"]
+    counts = ["1,234,567", "2,000,000.5", "3"]
+    columns = {"price": prices, "share": shares, "count": counts, "y": [1, 2, 3]}
+    pd.DataFrame(columns).to_csv(path, index=False)
+    [batch] = open_stream(path, "y")
+    expected = [[1234.5, 45.0, 1234567.0], [5.0, 50.0, 2000000.5], [-1000.0, 0.5, 3.0]]
+    np.testing.assert_array_equal(batch.X, expected)
+
+
+def test_one_comma_and_three_digits_may_be_thousands_or_decimals(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text('a,y\n"85,210",1\n"1,500",2\n')
+    with pytest.raises(InvalidInputError, match="remove commas between thousands, or read commas"):
+        list(open_stream(path, "y"))
+
+
+def test_the_index_of_a_frame_in_a_parquet_file_is_no_feature(tmp_path):
+    path = tmp_path / "t.parquet"
+    pd.DataFrame({"a": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 4.0]}, index=[7, 3, 5]).to_parquet(path)
+    with pytest.warns(MiniampWarning, match="'__index_level_0__' is left out"):
+        [batch] = open_stream(path, "y")
+    assert list(batch.feature_names) == ["a"]

@@ -115,6 +115,8 @@ def test_y_mmse_of_drawn_rows():
 
 
 def test_refusals():
+    with pytest.raises(errors.InvalidInputError, match="channel: got 'gaussian'"):
+        theory.information_slope(SPARSE, "gaussian", 0.5)
     with pytest.raises(errors.InvalidInputError, match="Gaussian"):
         theory.information_slope(SPARSE, channels.Probit(var=0.1), 0.5)
     with pytest.raises(errors.InvalidInputError, match="Gaussian"):

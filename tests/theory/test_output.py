@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from miniamp import channels, errors
+from miniamp import channels, errors, priors, theory
 from miniamp.theory.output import OutputChannel, output_channel
 
 #: Two levels of Gauss-Legendre, 24 points at most on each piece: 1e-8 for these smooth integrands.
@@ -114,3 +114,13 @@ def test_refuses_what_is_no_channel():
         output_channel("variational bayes", 1.0)
     with pytest.raises(errors.InvalidInputError, match="shared"):
         output_channel(channels.Gaussian(var=[1.0, 2.0]), 1.0)
+
+
+def test_labels_of_a_known_signal_are_known():
+    """Without an error there is no finest scale: the nodes over it were infinitely many."""
+    prior, sign = priors.Rademacher(p=0.99), channels.Interval([0.0])
+    curve = theory.learning_curve(prior, sign, 0.5, batches=2)
+    assert curve.mse[1] == 0.0
+    found = theory.generalisation_error(prior, sign, curve)
+    expected = theory.generalisation_error(prior, channels.Probit(), curve)  # a closed form
+    assert_allclose(found, expected, rtol=1e-9, atol=1e-15)

@@ -120,5 +120,8 @@ def test_refuses_what_it_cannot_describe():
         scalar_channel("sparse")
     with pytest.raises(errors.InvalidInputError, match="shared"):
         scalar_channel(priors.Gaussian(var=[1.0, 2.0]))
-    with pytest.raises(errors.InvalidInputError, match="no variance"):
+    with pytest.raises(errors.InvalidInputError, match="variance is 0"):
         scalar_channel(priors.Rademacher(p=1.0))
+    cauchy = priors.Numerical(lambda x: -np.log1p(np.square(x)))
+    with pytest.raises(errors.InvalidInputError, match=r"variance is inf.* tails fall off faster"):
+        scalar_channel(cauchy)

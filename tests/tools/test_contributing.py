@@ -108,7 +108,8 @@ from typing import Any
 
 import typer
 
-from miniamp.cli.options import Reading, Source, command, reading_options
+from miniamp.cli.app import command, reading_options
+from miniamp.cli.options import Reading, Source
 from miniamp.streams import open_stream
 
 

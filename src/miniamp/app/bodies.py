@@ -145,14 +145,19 @@ def _by_name(given: list[Any], y: Any, names: Names) -> tuple[Array, Any]:
 
 
 def _encoded(records: list[dict[str, Any]], reading: dict[str, Any]) -> Array:
-    """Records as features: categories by the vocabulary that the model has learned."""
+    """Records as features: categories by the vocabulary that the model has learned.
+
+    The means of a model that was fitted with `--missing mean` fill gaps.
+    """
+    rule = "error" if reading["means"] is None else "mean"
     for i, record in enumerate(records, 1):
         for name, value in record.items():
-            if not isinstance(value, str | int | float):
+            if not isinstance(value, str | int | float) and (value is not None or rule == "error"):
                 place = f"row {i}, column {name!r:.60}"
                 raise checks.refuse(place, _kind(value), "a value", "fill it")
     try:
-        stream = open_stream(records, None, len(records), resume={**reading, "position": 0})
+        state = {**reading, "position": 0}
+        stream = open_stream(records, None, len(records), missing=rule, resume=state)
         X = np.asarray(next(iter(stream)).X, dtype=np.float64)
     except InvalidInputError as error:
         place = "".join(error.argument.rpartition("row ")[1:])

@@ -99,6 +99,15 @@ class Channel(Parametric, ABC):
         """The channel of targets that are `unit` times as large, where their noise has units."""
         return self if unit == 1.0 else self.with_noise(float(self.parameters()["var"]) * unit**2)
 
+    def merged(self, other: Self, share: float) -> Self:
+        """The channel of two streams, of which this one has this share of the rows."""
+        own, its = self.parameters(), other.parameters()
+        return self.replaced(**{n: own[n] ** share * its[n] ** (1.0 - share) for n in own})
+
+    def faded(self, factor: float) -> Self:
+        """The channel that counts what it has learned by itself `factor` times, if anything."""
+        return self
+
     @property
     def noise_var(self) -> float | None:
         """The variance of its noise, where that one number is all there is to the channel."""

@@ -101,5 +101,6 @@ def checked_thresholds(thresholds: Given) -> Array:
         raise checks.refuse(
             "thresholds", "values that do not increase", "e_0 < e_1 < ...", "sort them"
         )
+    array = array[0] if array.shape[:-1] == (1,) else array  # shared
     array.setflags(write=False)
     return array

@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import ClassVar, Self
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtri, softmax
 
-from miniamp.arrays import Array
+from miniamp import checks
+from miniamp.arrays import Array, Given
 from miniamp.channels.logistic import Logistic
 
 #: Points of the average over the scores of a row, half of them the mirror images of the others. On
 #: ten classes with scores of variance 4 a probability is off by 0.006 (root mean square), with 32
 #: points by 0.013.
 POINTS = 64
+#: Shares of labels that may be wrong, and their probabilities beforehand: mostly none is.
+SHARES = np.array([0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16])
+BEFOREHAND = np.array([0.9, *[0.1 / 6.0] * 6])
+#: Probabilities count as no less, so that their logarithms are finite.
+LEAST = 1e-100
 #: Rows per block of an average: POINTS numbers per row and class are held, in cache. 500 rows of
 #: ten classes take 2.5 ms, in one block 3.5.
 BLOCK_ROWS = 128
 
 
 class Softmax(Logistic):
-    """One of K classes, class k with probability exp(z_k) / sum_j exp(z_j).
+    """One of K classes, class k with probability exp(z_k) / sum_j exp(z_j), or a wrong label.
+
+    A share of the labels is wrong, that is any of the K with equal probability: one of `SHARES`, as
+    earlier labels tell. So no label can pull on the scores for more than a share of wrong ones is
+    worth, and where all agree with their scores the share is as good as none.
 
     Two classes need the difference of their scores alone: the methods of one z are those of
     `Logistic`, of this class against a class of score 0. `joint_probabilities` is for K classes.
+
+    Parameters
+    ----------
+    told : (7,) array
+        Log-likelihood of each of `SHARES` so far.
 
     Examples
     --------
@@ -36,11 +52,43 @@ class Softmax(Logistic):
     """
 
     name = None  # type: ignore[assignment]  # nothing to choose: several classes have it
+    names, recorded = ("told",), ("wrong",)
+    trailing: ClassVar[dict[str, int]] = {"told": 1}
     joint = True
 
+    def __init__(self, told: Given = None) -> None:
+        none = np.zeros(len(SHARES))
+        self.told = none if told is None else checks.vector("told", told, len(SHARES))
+
+    @property
+    def wrong(self) -> float:
+        """The expected share of wrong labels; 0 before any label."""
+        told = softmax(np.log(BEFOREHAND) + self.told)
+        return float(told @ SHARES) if self.told.any() else 0.0
+
+    def told_by(self, chances: Array, classes: int, weights: Array) -> tuple[Array, Self]:
+        """Probability that each label is right, and the channel that has seen them, (M,) each.
+
+        `chances` are those of the labels by their scores alone, as predicted without them.
+        """
+        right = (1.0 - SHARES) * np.maximum(chances, LEAST)[:, None]
+        every = right + SHARES / classes
+        seen = type(self)(self.told + weights @ np.log(every))
+        return (right / every) @ softmax(np.log(BEFOREHAND) + seen.told), seen
+
+    def merged(self, other: Self, share: float) -> Self:
+        return type(self)(self.told + other.told)
+
+    def faded(self, factor: float) -> Self:
+        return type(self)(factor * self.told)
+
     def joint_probabilities(self, omega: Array, V: Array) -> Array:
-        """Probability of each class, (M, K), for independent scores z ~ N(omega, V), (M, K)."""
-        return _averages(omega, V)[0]
+        """Probability of each class, (M, K), for independent scores z ~ N(omega, V), (M, K).
+
+        Of what a label will be, right or wrong.
+        """
+        p = _averages(omega, V)[0]
+        return p if self.wrong == 0.0 else (1.0 - self.wrong) * p + self.wrong / p.shape[1]
 
     def joint_output(self, omega: Array, V: Array) -> tuple[Array, Array, Array]:
         """E p and E p (1 - p), (M, K) each, and E log sum exp z, (M,), for scores z ~ N(omega, V).

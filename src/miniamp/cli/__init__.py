@@ -6,12 +6,16 @@ that was not understood, 130 for an interruption. `--debug`, anywhere, shows the
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import sys
 from collections.abc import Sequence
 
 __all__ = ["main"]
 
 try:
+    for _found in pkgutil.iter_modules(__path__):  # each adds its commands
+        importlib.import_module(f"{__name__}.{_found.name}")
     from miniamp.cli.app import main
 except ModuleNotFoundError as error:
     if error.name not in ("typer", "rich"):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import typer
 
 import miniamp
 from miniamp import checks
-from miniamp.cli import learn
+from miniamp.cli.app import learner, option
+from miniamp.cli.learn import Run
 from miniamp.cli.options import (
     FILES,
     MODEL,
@@ -19,13 +21,11 @@ from miniamp.cli.options import (
     Files,
     MissingRule,
     Reading,
-    Source,
-    command,
-    option,
+    SourceArgument,
 )
-from miniamp.cli.outputs import kind_of, writing
+from miniamp.cli.outputs import kind_of, require_outputs, writing
 from miniamp.cli.predict import predictions
-from miniamp.cli.run import Run, name_of
+from miniamp.cli.saved import name_of
 from miniamp.streams import StreamBatch
 from miniamp.streams.sources import is_read_once
 
@@ -38,7 +38,7 @@ class ClusterOptions:
 
     clusters: int = option(..., None, "K", "The number of clusters.", min=1)
     noise: str = option(
-        "learn", MODEL, "NOISE", "Around a centre: learn, per-feature, or a variance."
+        "learn", MODEL, "NOISE", "Noise around a centre: learn, per-feature, or a variance."
     )
     seed: int = option(0, MODEL, None, "For the random starts.", min=0)
     batch_size: int = option(1000, ROWS, "ROWS", "Rows per batch.", min=1)
@@ -53,28 +53,9 @@ class ClusterOptions:
     )
 
 
-@command(Features, Reading, Files, ClusterOptions)
-def cluster(source: Source, **given: Any) -> None:
-    """Find clusters in a stream of rows, with the uncertainty of every centre.
-
-    The rows are read once, batch by batch; with --output once more, to write for each of them its
-    cluster and how probable that is. Columns are used as they are: bring them to one scale before,
-    or use --noise per-feature. Ctrl-C saves to the checkpoint, and the same command resumes from
-    there, as with fit.
-
-    Example: miniamp cluster flowers.csv --clusters 3 --output labels.csv --model flowers.amp
-    """
-    if given["output"] is not None:
-        _require_second_pass(given["output"], source, given["as_json"])
-    files = {
-        "checkpoint": "checkpoint", "model": "model", "report": "report", "labels": "output"
-    }  # fmt: skip
-    learn.execute(Clustering, source, given, files, _label)
-
-
 def _require_second_pass(output: Path, source: str, as_json: bool) -> None:
     """Refuse, before any work, labels that could not be written in the end."""
-    learn.require_outputs({"--output": output}, source)
+    require_outputs({"--output": output}, source)
     kind_of(output)
     if is_read_once(source):
         raise checks.refuse(
@@ -87,19 +68,29 @@ def _require_second_pass(output: Path, source: str, as_json: bool) -> None:
         raise typer.BadParameter("--json and --output - would both write to standard output")
 
 
-def _label(run: Run[MiniAMPClusterer], output: Path) -> None:
-    numbered = run.options["missing"] == MissingRule.drop
-    with writing(output) as write:
-        for batch in run.stream(again=True):
-            write(predictions(run.estimator, batch, 0.9, numbered=numbered))
-
-
+@learner(SourceArgument, Features, Reading, Files, ClusterOptions)
 class Clustering(Run["MiniAMPClusterer"]):
-    """A clustering."""
+    """Cluster a stream of rows, with the uncertainty of every centre.
+
+    The rows are read once, batch by batch; with --output once more, to write for each of them its
+    cluster and how probable that is. Columns are used as they are: rescale them before,
+    or use --noise per-feature. Ctrl-C saves to the checkpoint, and the same command resumes from
+    there, as with fit.
+
+    Example: miniamp cluster flowers.csv --clusters 3 --output labels.csv --model flowers.amp
+    """
 
     command = "cluster"
+    outputs: ClassVar = {
+        "checkpoint": "checkpoint",
+        "model": "model",
+        "report": "report",
+        "labels": "output",
+    }
 
     def prepare(self) -> None:
+        if self.given["output"] is not None:
+            _require_second_pass(self.given["output"], self.source, self.given["as_json"])
         self._noise = _noise_of(self.options["noise"])
         # The first batch must have a row for every cluster.
         self.asked_rows = max(self.options["batch_size"], self.options["clusters"])
@@ -115,8 +106,24 @@ class Clustering(Run["MiniAMPClusterer"]):
     def absorb(self, estimator: MiniAMPClusterer, batch: StreamBatch) -> None:
         estimator.partial_fit(batch.X)
 
-    def progress_of(self, estimator: MiniAMPClusterer) -> str:
+    def progress(self, estimator: MiniAMPClusterer) -> str:
         return f"noise {np.mean(estimator.noise_):.3g}"
+
+    def shown(self, estimator: MiniAMPClusterer, names: Sequence[str]) -> list[str]:
+        return about(estimator, names)
+
+    def finish(self) -> None:
+        if self.given["output"] is None:
+            return
+        numbered = self.options["missing"] == MissingRule.drop
+        with writing(self.given["output"]) as write:
+            for batch in self.stream(again=True):
+                write(predictions(self.estimator, batch, 0.9, numbered=numbered))
+
+
+def about(estimator: MiniAMPClusterer, names: Sequence[str]) -> list[str]:
+    """Lines about a clustering: its summary."""
+    return estimator._summary(0.9, names).text().split("\n")
 
 
 def _noise_of(given: str) -> str | float:

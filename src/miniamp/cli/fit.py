@@ -5,41 +5,29 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from enum import StrEnum
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
 
 import miniamp
-from miniamp import checks
-from miniamp.cli import learn
-from miniamp.cli.options import (
-    FILES,
-    MODEL,
-    PRIORS,
-    ROWS,
-    Features,
-    Files,
-    Reading,
-    Source,
-    auto_or_count,
-    command,
-    noise_of,
-    option,
-    prior_of,
-    within,
-)
-from miniamp.cli.run import Run
+from miniamp import channels, checks
+from miniamp.channels.base import Channel
+from miniamp.cli.app import learner, listed
+from miniamp.cli.learn import Run, say
+from miniamp.cli.options import PRIORS, Features, Files, FitOptions, Reading, SourceArgument
+from miniamp.cli.outputs import STRONGEST, Entry
 from miniamp.errors import InvalidInputError, MiniampWarning
+from miniamp.parametric import Parametric
+from miniamp.priors import ScalarPrior
 from miniamp.streams import StreamBatch
 
 if TYPE_CHECKING:
-    from miniamp.cli.run import Predictor
+    from miniamp.cli.saved import Predictor
 
 #: Rows per batch at most.
 MOST_ROWS = 10_000
@@ -51,123 +39,29 @@ MOST_NUMBERS = 8_000_000
 FEW_CLASSES, MANY_FOR_CLASSES = 10, 3
 
 Labels = NDArray[np.generic]
-
-TaskName = StrEnum("TaskName", "auto regression classification")
-SolverName = StrEnum("SolverName", "auto amp robust")
-ConflictRule = StrEnum("ConflictRule", "adapt skip raise")
+P = TypeVar("P", bound=Parametric)
+CHANNELS = channels.by_name()
 
 
-def _auto_or_share(value: str | None) -> str | None:
-    """A check of an option that takes "auto" or a number above 0 and at most 1."""
-    if value is not None and value != "auto":
-        try:
-            within(0, 1, closed=True)(float(value))
-        except ValueError:
-            raise typer.BadParameter(f"got {value!r}, expected auto or a number") from None
-    return value
-
-
-class FitOptions:
-    """Options of `fit` alone."""
-
-    target: str = option(
-        ..., None, "COLUMN", "The column to predict: its name, or #3 for its number (from 0)."
-    )
-    task: TaskName = option(
-        TaskName.auto, None, "TASK",
-        "regression, classification, or auto: text or two whole numbers are classes.",
-    )  # fmt: skip
-    prior: str = option(
-        "gaussian", MODEL, "PRIOR",
-        f"{', '.join(PRIORS)}: learned from the rows; or fixed with numbers, such as "
-        "sparse:rho=0.1,var=2; or auto: gaussian, laplace or sparse, whichever suits the rows.",
-    )  # fmt: skip
-    noise: str = option(
-        "learn", MODEL, "NOISE",
-        "learn, a variance, or a channel: student-t:df=4 (outliers), poisson (counts), logistic.",
-    )  # fmt: skip
-    memory: str = option(
-        "auto", MODEL, "ROWS",
-        "Remembered rows, which keep correlations between batches: auto, or 0 for none.",
-        callback=auto_or_count(0),
-    )  # fmt: skip
-    solver: SolverName = option(
-        SolverName.auto, MODEL, "SOLVER",
-        "amp for independent features, robust for any; auto looks at the rows.",
-    )  # fmt: skip
-    forget: str | None = option(
-        None, MODEL, "FACTOR",
-        "For drifting streams: the weight of earlier batches is multiplied by this with every "
-        "batch, such as 0.95; or auto: learned from the stream.",
-        callback=_auto_or_share,
-    )  # fmt: skip
-    half_life: float | None = option(
-        None, MODEL, "ROWS", "The same as a number of rows after which earlier ones count half.",
-        callback=within(0, float("inf")),
-    )  # fmt: skip
-    on_conflict: ConflictRule = option(
-        ConflictRule.adapt, MODEL, "RULE",
-        "For a batch that contradicts what was learned: adapt learns what it can, skip leaves it "
-        "out, raise stops.",
-    )  # fmt: skip
-    intercept: bool = option(
-        True, MODEL, None, "Whether to add an intercept.", "--intercept/--no-intercept"
-    )
-    classes: str | None = option(
-        None, MODEL, "LIST", "All classes, a,b,c; by default those of the first rows."
-    )
-    seed: int | None = option(None, ROWS, None, "Of the random order.", min=0)
-    output: Path | None = option(
-        None, FILES, "FILE", "Write the model here at the end.", "--output", "-o"
-    )
-    watch: bool = option(
-        False, FILES, None, "Show in the browser how it goes; needs --checkpoint.", "--watch"
-    )
-
-
-@command(FitOptions, Features, Reading, Files)
-def fit(source: Source, **given: Any) -> None:
+@learner(SourceArgument, FitOptions, Features, Reading, Files)
+class Prediction(Run["Predictor"]):
     """Learn to predict a column from the others, in one pass and bounded memory.
 
-    Every row is predicted before it is learned from, so the error shown is that on unseen rows.
+    Every row is predicted before the model learns from it, so errors are those on unseen rows.
     Ctrl-C saves to the checkpoint; the same command resumes from there. Killed at any moment and
     started again, it ends with the same model bit for bit. From standard input, rows that were
     learned already are skipped: pipe in the same rows again, or use --new-rows.
 
     Example: miniamp fit houses.csv --target price --prior sparse --checkpoint houses.amp
     """
-    if None not in (given["forget"], given["half_life"]):
-        raise typer.BadParameter("use --forget or --half-life, not both")
-    files = {"checkpoint": "checkpoint", "model": "output", "report": "report"}
-    with _watched(given["checkpoint"]) if given["watch"] else nullcontext():
-        learn.execute(Prediction, source, given, files)
-
-
-@contextmanager
-def _watched(checkpoint: Path | None) -> Iterator[None]:
-    """While entered, `miniamp watch` shows the checkpoint; afterwards it stays until Ctrl-C."""
-    if checkpoint is None:
-        raise typer.BadParameter("--watch shows the --checkpoint; name it")
-    words = [sys.executable, "-m", "miniamp", "watch", str(checkpoint), "--port", "0"]
-    # Out of reach of Ctrl-C, which is for the learner first.
-    with subprocess.Popen(words, start_new_session=True) as page:
-        try:
-            yield
-            learn.say("the page stays until Ctrl-C")
-            page.wait()
-        except KeyboardInterrupt:
-            pass
-        finally:
-            page.terminate()
-
-
-class Prediction(Run["Predictor"]):
-    """A regression or classification."""
 
     command = "fit"
+    outputs: ClassVar = {"checkpoint": "checkpoint", "model": "output", "report": "report"}
 
     def prepare(self) -> None:
         options = self.options
+        if {"forget", "half_life"} <= options.keys():
+            raise typer.BadParameter("use --forget or --half-life, not both")
         self._prior, self._noise = prior_of(options["prior"]), noise_of(options["noise"])
         size, classes = options["batch_size"], options.get("classes")
         self.asked_rows = None if size == "auto" else int(size)
@@ -227,8 +121,14 @@ class Prediction(Run["Predictor"]):
         except InvalidInputError as error:
             raise (error.relabelled("target") if error.argument == "y" else error) from None
 
-    def progress_of(self, estimator: Predictor) -> str:
-        return learn.errors_line(estimator.history_, hasattr(estimator, "classes_"))
+    def progress(self, estimator: Predictor) -> str:
+        return errors_line(estimator.history_, hasattr(estimator, "classes_"))
+
+    def shown(self, estimator: Predictor, names: Sequence[str]) -> list[str]:
+        return about(estimator, names)
+
+    def meanwhile(self) -> AbstractContextManager[None]:
+        return _watched(self.given["checkpoint"]) if self.given["watch"] else nullcontext()
 
     def _known_classes(self, estimator: Predictor, y: Labels) -> Labels:
         """Those of the first rows, or all that were named."""
@@ -319,3 +219,133 @@ def _has_classes(y: Labels | None) -> bool:
         return True
     values = np.unique(y)
     return len(values) == 2 and bool(np.array_equal(values, np.rint(values)))
+
+
+@contextmanager
+def _watched(checkpoint: Path | None) -> Iterator[None]:
+    """While entered, `miniamp watch` shows the checkpoint; afterwards it stays until Ctrl-C."""
+    if checkpoint is None:
+        raise typer.BadParameter("--watch shows the --checkpoint; name it")
+    words = [sys.executable, "-m", "miniamp", "watch", str(checkpoint), "--port", "0"]
+    # Out of reach of Ctrl-C, which is for the learner first.
+    with subprocess.Popen(words, start_new_session=True) as page:
+        try:
+            yield
+            say("the page stays until Ctrl-C")
+            page.wait()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            page.terminate()
+
+
+def errors_line(history: Sequence[Entry], classes: bool) -> str:
+    """The prediction error, over all rows and over the latest, beside the expected one.
+
+    The model's own prediction is always there; that of state evolution for independent features
+    only.
+
+    Examples
+    --------
+    >>> errors_line([{"rows": 5}, {"rows": 5, "error": 0.04, "expected_error": 0.09}], False)
+    'error so far 0.2, latest 5 rows 0.2 (predicted 0.3)'
+    """
+    describe = miniamp.estimators.describe
+    recent: Sequence[Entry] = describe.latest(history)
+    if not recent:
+        return "no predictions yet"
+    rows, mean = sum(entry["rows"] for entry in recent), describe.mean_over_rows
+    theory = mean(recent, "theory_error")
+    predicted = shown_error(mean(recent, "expected_error"), classes)
+    predicted += "" if theory is None else f", theory {shown_error(theory, classes)}"
+    return (
+        f"error so far {shown_error(mean(history, 'error'), classes)}, latest {rows:,} rows "
+        f"{shown_error(mean(recent, 'error'), classes)} (predicted {predicted})"
+    )
+
+
+def shown_error(error: float | None, classes: bool) -> str:
+    """A share of errors, or the root of a mean square, in the units of the target."""
+    if error is None:
+        return "unknown"
+    return f"{100.0 * error:.3g} %" if classes else f"{error**0.5:.3g}"
+
+
+def about(estimator: Any, names: Sequence[str], top: int = STRONGEST) -> list[str]:
+    """Lines about a model: its summary, its solver, its errors and its health."""
+    found, history, health = estimator._summary(0.9, names), estimator.history_, estimator.health_
+    intercepts = int(np.sum(np.isinf(found.strength)))
+    lines: list[str] = found.text(top + intercepts).split("\n")
+    lines.append(f"solver: {history[-1]['solver']} ({history[-1]['reason']})")
+    findings = [f"health: {finding.as_typed('shell')}" for finding in health.findings]
+    if any(entry.get("error") is not None for entry in history):
+        lines.append(errors_line(history, hasattr(estimator, "classes_")))
+        return lines + (findings or [f"health: {health}"])
+    unknown = "health: unknown, as no row was predicted before it was learned from; use more rows"
+    return lines + (findings or [f"{unknown}, a smaller --batch-size, or --shuffle if sorted"])
+
+
+def prior_of(given: str) -> str | ScalarPrior:
+    """A prior by its name, to be learned, or with numbers, `sparse:rho=0.1`, to be held fixed.
+
+    Examples
+    --------
+    >>> prior_of("sparse"), prior_of("laplace:scale=2")
+    ('sparse', Laplace(scale=2))
+    """
+    name, _, numbers = given.partition(":")
+    if given == "auto":
+        return given
+    if name not in PRIORS:
+        known = f"one of auto, {', '.join(PRIORS)}, or with numbers like sparse:rho=0.1"
+        raise typer.BadParameter(f"got {given!r}, expected {known}", param_hint="--prior")
+    return _made(PRIORS[name], numbers, "--prior") if numbers else name
+
+
+def noise_of(given: str) -> str | float | Channel:
+    """The noise: `learn`, a variance, or a channel such as `student-t:df=4,scale=1`.
+
+    Examples
+    --------
+    >>> noise_of("learn"), noise_of("0.5"), noise_of("logistic")
+    ('learn', 0.5, Logistic())
+    """
+    if given == "learn":
+        return given
+    try:
+        variance = float(given)
+    except ValueError:
+        return channel_of(given, "--noise")
+    if not 0.0 <= variance < float("inf"):
+        raise typer.BadParameter(f"got {given}, expected a variance >= 0", param_hint="--noise")
+    return variance
+
+
+def channel_of(given: str, name_of_option: str) -> Channel:
+    """A channel by its name, with numbers where it has some: `gaussian:var=0.1`."""
+    name, _, numbers = given.partition(":")
+    if name not in CHANNELS:
+        known = (
+            f"learn, a variance, or one of {', '.join(CHANNELS)} with numbers like student-t:df=4"
+        )
+        raise typer.BadParameter(f"got {given!r}, expected {known}", param_hint=name_of_option)
+    return _made(CHANNELS[name], numbers, name_of_option)
+
+
+def _made(cls: type[P], numbers: str, name: str) -> P:
+    """An object of the class from `name=number,name=number`."""
+    values: dict[str, float] = {}
+    for pair in listed(numbers):
+        key, _, number = pair.partition("=")
+        try:
+            values[key.strip()] = float(number)
+        except ValueError:
+            message = f"got {pair!r}, expected name=number"
+            raise typer.BadParameter(message, param_hint=name) from None
+    if values.keys() - set(cls.names):
+        names = ", ".join(cls.names) or "nothing: it has none"
+        raise typer.BadParameter(f"got {numbers!r}, expected numbers for {names}", param_hint=name)
+    try:
+        return cls(**values)
+    except InvalidInputError as error:
+        raise typer.BadParameter(str(error), param_hint=name) from None

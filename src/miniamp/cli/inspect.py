@@ -1,4 +1,4 @@
-"""`miniamp inspect`: what a model holds."""
+"""`miniamp inspect`: show a saved model."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
+import typer
 
 import miniamp
-from miniamp.cli import learn, outputs
-from miniamp.cli.options import FILES, JSON, ModelFile, command, option
-from miniamp.cli.run import State, feature_names, opened
+from miniamp.cli import cluster, fit, outputs
+from miniamp.cli.app import command, option
+from miniamp.cli.options import FILES, JSON, ModelFile
+from miniamp.cli.saved import State, opened
+from miniamp.errors import printable
+from miniamp.streams import Schema
 
 
 class InspectOptions(JSON):
@@ -27,7 +30,7 @@ class InspectOptions(JSON):
 
 @command(InspectOptions)
 def inspect(model: ModelFile, **given: Any) -> None:
-    """Show what a model is, what it was learned from, its strongest coefficients, and its health.
+    """Show a saved model: its data, its strongest coefficients, and its health.
 
     Strongest means furthest from zero in units of their own uncertainty. Means and standard
     deviations are those of the posterior, in the units of the source. For a clustering: the share
@@ -38,7 +41,7 @@ def inspect(model: ModelFile, **given: Any) -> None:
     top, report = given["top"], given["report"]
     estimator, saved = opened(model)
     if saved is not None:
-        names = feature_names(saved["reading"])
+        names = tuple(Schema.from_dict(saved["reading"]["schema"]).feature_names)
     else:
         numbered = [f"x{j}" for j in range(estimator.n_features_in_)]
         names = tuple(getattr(estimator, "feature_names_in_", numbered))
@@ -49,15 +52,16 @@ def inspect(model: ModelFile, **given: Any) -> None:
         about = outputs.described(estimator, names, top)
         outputs.write_json({**about, **_origin(saved), "history": estimator.history_})
         return
-    console = Console()
-    learn.show(estimator, names, console, top)
+    clusters = hasattr(estimator, "cluster_centers_")
+    lines = cluster.about(estimator, names) if clusters else fit.about(estimator, names, top)
     for name, value in _origin(saved).items():
-        text = f"{name}: {learn.shown(value)}"
+        text = f"{name}: {value}"
         if name == "position":
             text = f"read so far: {value:,} {'row' if value == 1 else 'rows'} of the source"
-        console.print(text, soft_wrap=True, highlight=False)
+        lines.append(text)
     if report is not None:
-        console.print(f"report: {report}", soft_wrap=True, highlight=False)
+        lines.append(f"report: {report}")
+    typer.echo("\n".join(map(printable, lines)))
 
 
 def _origin(saved: State | None) -> dict[str, object]:

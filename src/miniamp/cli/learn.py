@@ -1,38 +1,33 @@
-"""The flow that `fit` and `cluster` share: outputs tried, batches learned, results shown."""
+"""A run of `fit` or `cluster`: outputs tried, batches learned, checkpoints, Ctrl-C, results."""
 
 from __future__ import annotations
 
-import os
+import copy
 import shlex
 import signal
 import sys
-import tempfile
 import threading
 import time
+import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import ClassVar, Generic, Self, TypeVar, cast
 
-import numpy as np
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 import miniamp
-from miniamp import checks
 from miniamp.cli import outputs
-from miniamp.cli.options import Options, options_of
-from miniamp.cli.run import E, Run
+from miniamp.cli.app import Options
+from miniamp.cli.saved import E, State, fingerprint, from_start, named, resumed, save
 from miniamp.errors import printable
-from miniamp.streams import lock
-from miniamp.streams.sources import files_of
-
-if TYPE_CHECKING:
-    from miniamp.cli.run import Estimator
+from miniamp.streams import Schema, Stream, StreamBatch, lock, open_stream
+from miniamp.streams.sources import estimated_rows, files_of, is_read_once
 
 T = TypeVar("T")
 
@@ -40,246 +35,247 @@ T = TypeVar("T")
 PAUSE, BLINK = 10.0, 0.25
 #: Exit codes are this plus the number of the signal.
 SIGNALLED = 128
+#: Rows that are looked at to choose the size of a batch, and rows per batch from a pipe.
+SAMPLE, PIPE_ROWS = 1024, 1000
 
 
-def execute(
-    kind: type[Run[E]],
-    source: str,
-    given: Options,
-    files: Mapping[str, str],
-    label: Callable[[Run[E], Path], None] | None = None,
-) -> None:
-    """Learn from a source, as the options ask, and write what was asked for.
+class Run(ABC, Generic[E]):
+    """An estimator, a stream and the position in it; a subclass has what is to be learned.
 
     Parameters
     ----------
-    kind : subclass of Run
-        What to learn: that of `fit` or of `cluster`.
     source : str
         The rows, as given.
     given : dict
         All options, by name.
-    files : dict
-        The options that name the outputs: checkpoint, model, report, and labels.
-    label : function of a run and a path, optional
-        Writes the labels.
+    options : dict
+        Those that decide about the result.
+    arguments : dict
+        Those of `open_stream`.
+
+    Attributes
+    ----------
+    learned : (estimator, state of the stream) or None
+        The estimator, and the position in the stream that it has reached: replaced together.
+    files : list of dict
+        What the source was when the run began; see `fingerprint`.
+    batch_rows : int
+        Rows per batch.
+    resumed : int
+        Rows that were learned before this process began.
     """
-    run = kind(source, options_of(given))
-    as_json, new_rows = given["as_json"], given["new_rows"]
-    paths: dict[str, Path | None] = {name: given[option] for name, option in files.items()}
-    checkpoint, model, report = (paths[name] for name in ("checkpoint", "model", "report"))
-    if new_rows and checkpoint is None:
-        raise typer.BadParameter("--new-rows resumes from a --checkpoint; name it")
-    require_outputs({f"--{option}": given[option] for option in files.values()}, source)
-    if report is not None:
-        _ = miniamp.report  # what it lacks is reported before the work
-    # From loading to the last save: two runs on one checkpoint would lose each other's rows.
-    with nullcontext() if checkpoint is None else lock(checkpoint):
-        if checkpoint is None or not checkpoint.exists():
-            run.begin()
-        else:
-            run.resume(checkpoint, new_rows)
-            if not as_json:
-                say(f"resumes from {checkpoint}, {run.resumed:,} rows learned")
+
+    #: The name of the command.
+    command: ClassVar[str]
+    #: The options that name its outputs: checkpoint, model, report, and others.
+    outputs: ClassVar[Mapping[str, str]]
+    #: Rows per batch, where the options decide; None where the first rows do.
+    asked_rows: int | None
+    #: Whether the target is text, as `open_stream` takes it.
+    labels: bool | str = "auto"
+
+    def __init__(self, source: str, given: Options, options: Options, arguments: Options) -> None:
+        self.source, self.given, self.options = source, given, options
+        self._arguments = {"unknown": "warn", **arguments}
+        self.learned: tuple[E, State] | None = None
+        self._written: tuple[E, State] | None = None
+        self.files: list[dict[str, str | int]] = []
+        self.resumed, self.batch_rows = 0, SAMPLE
+        self.prepare()
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Refuse options that no run could use, and set `asked_rows`."""
+
+    def suited_rows(self, first: StreamBatch, total: int) -> int:
+        """Rows per batch that suit the first of `total` rows."""
+        return first.rows  # where the options do not decide, the task does
+
+    @abstractmethod
+    def new_estimator(self, first: StreamBatch) -> E:
+        """The estimator that the options and the first batch ask for, not fitted."""
+
+    @abstractmethod
+    def absorb(self, estimator: E, batch: StreamBatch) -> None:
+        """Let the estimator learn a batch, all or nothing."""
+
+    @abstractmethod
+    def progress(self, estimator: E) -> str:
+        """What the progress shows of the latest batch."""
+
+    @abstractmethod
+    def shown(self, estimator: E, names: Sequence[str]) -> list[str]:
+        """Lines about what was learned."""
+
+    def meanwhile(self) -> AbstractContextManager[None]:
+        """What goes on beside the run."""
+        return nullcontext()
+
+    def finish(self) -> None:
+        """Write what is made of the estimator in the end, beside the model and the report."""
+        return  # of most nothing
+
+    def execute(self) -> None:
+        """Learn from the source, as the options ask, and write what was asked for."""
+        as_json, new_rows = self.given["as_json"], self.given["new_rows"]
+        paths: dict[str, Path | None] = {n: self.given[o] for n, o in self.outputs.items()}
+        checkpoint, model, report = (paths[name] for name in ("checkpoint", "model", "report"))
+        if new_rows and checkpoint is None:
+            raise typer.BadParameter("--new-rows resumes from a --checkpoint; name it")
         if any(paths.values()):
-            _ = run.files  # what is saved names the source as it was at the start
-        outcome = learned(run, checkpoint, given["every"], quiet=as_json)
-    if run.resumed and not outcome["rows_this_time"] and not as_json:
-        again = "; to learn from the same rows twice, pipe them in with -" if new_rows else ""
-        say(f"nothing new: all rows of {source} were learned before{again}")
-    if model is not None:
-        run.save(model)
-    if report is not None:
-        miniamp.report.write_report(run.named(), report)
-    if label is not None and (labels := paths["labels"]) is not None:
-        label(run, labels)
-    written = {name: None if path is None else str(path) for name, path in paths.items()}
-    _conclude(run, outcome, written, files["model"], as_json)
+            places = {f"--{name}": self.given[name] for name in self.outputs.values()}
+            outputs.require_outputs(places, self.source)
+        if report is not None:
+            _ = miniamp.report  # what it lacks is reported before the work
+        # From loading to the last save: two runs on one checkpoint would lose each other's rows.
+        with nullcontext() if checkpoint is None else lock(checkpoint):
+            if checkpoint is None or not checkpoint.exists():
+                self.begin()
+            else:
+                self.resume(checkpoint, new_rows)
+                if not as_json:
+                    say(f"resumes from {checkpoint}, {self.resumed:,} rows learned")
+            if any(paths.values()):  # what is saved names the source as it was at the start
+                self.files = self.files or fingerprint(self.source)
+            outcome = self._learned(checkpoint)
+        if self.resumed and not outcome["rows_this_time"] and not as_json:
+            again = "; to learn from the same rows twice, pipe them in with -" if new_rows else ""
+            say(f"nothing new: all rows of {self.source} were learned before{again}")
+        if model is not None:
+            save(self, model)
+        if report is not None:
+            miniamp.report.write_report(named(self), report)
+        self.finish()
+        written = {name: None if path is None else str(path) for name, path in paths.items()}
+        self._conclude(outcome, written)
+
+    def _learned(self, checkpoint: Path | None) -> dict[str, float]:
+        """Learn all rows that are left, saving every few batches; returns times and counts.
+
+        Interrupted, it saves what was learned, prints how to resume, and ends the program.
+        """
+        with Interruption() as interruption:
+            stream = self.stream()
+            with Watch(stream.rows, self.resumed, self.given["as_json"]) as watch:
+                try:
+                    for k, batch in enumerate(interruption.until(stream), start=1):
+                        self.learn(batch)
+                        watch.advance(batch.rows, lambda: self.progress(self.estimator))
+                        if k % self.given["every"] == 0:
+                            self.keep(checkpoint)
+                except KeyboardInterrupt:  # the second one: this batch is not learned
+                    pass
+                interruption.over = True
+            if interruption.signal is not None:
+                self._stopped(checkpoint, interruption.signal)
+                raise typer.Exit(SIGNALLED + interruption.signal)
+            self.keep(checkpoint)
+        # Learns from rows that wait, as those of a file sorted by class.
+        _ = self.estimator.history_
+        seconds, speed = watch.seconds, watch.speed
+        return {"seconds": seconds, "rows_per_second": speed, "rows_this_time": watch.fresh}
+
+    def _stopped(self, checkpoint: Path | None, number: int) -> None:
+        """Save what was learned, and print how to resume."""
+        ended = "interrupted" if number == signal.SIGINT else "terminated"
+        what = f"{ended} after {self.rows:,} rows"
+        if checkpoint is None:
+            say(f"{what}, nothing was kept; with --checkpoint m.amp it could resume")
+            return
+        self.keep(checkpoint)
+        how = "pipe in the same rows again" if self.source == "-" else "run the same command again"
+        say(f"{what}, saved in {shlex.quote(str(checkpoint))}; {how} to resume")
+
+    def _conclude(self, outcome: dict[str, float], written: dict[str, str | None]) -> None:
+        if self.given["as_json"]:
+            outputs.write_json(
+                {
+                    **outputs.described(self.estimator, self.feature_names),
+                    "source": self.source,
+                    "batch_rows": self.batch_rows,
+                    "rows_resumed": self.resumed,
+                    **outcome,
+                    "files": written,
+                    "history": self.estimator.history_,
+                }
+            )
+            return
+        rows, seconds = outcome["rows_this_time"], outcome["seconds"]
+        lines = self.shown(self.estimator, self.feature_names)
+        lines.append(
+            f"{rows:,} {'row' if rows == 1 else 'rows'} in {seconds:.1f} s, "
+            f"{outcome['rows_per_second']:,.0f} rows per second, {self.batch_rows:,} per batch"
+        )
+        lines += [f"{name}: {path}" for name, path in written.items() if path not in (None, "-")]
+        if not any(written.values()):
+            lines.append(f"the model was not saved; write it with --{self.outputs['model']} m.amp")
+        # Labels on standard output are for programs: what is for people goes to stderr.
+        typer.echo("\n".join(map(printable, lines)), err="-" in written.values())
+
+    def begin(self) -> None:
+        """Choose the rows per batch of a new run: as the options ask, or as suits its rows."""
+        if self.asked_rows is not None or is_read_once(self.source):
+            self.batch_rows = self.asked_rows or PIPE_ROWS
+            return
+        # Warnings about the rows are shown when they are read again to be learned.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            stream = self.stream()
+            first = next(iter(stream))
+            total = first.rows
+            if first.rows >= SAMPLE:
+                total = stream.rows or estimated_rows(files_of(self.source))
+            self.batch_rows = self.suited_rows(first, total)
+
+    def resume(self, path: Path, new_rows: bool) -> None:
+        """Take up the run that this checkpoint holds; refused if it is another one."""
+        estimator, saved = resumed(path, self.command, self.source, self.options, new_rows)
+        self.learned = self._written = (cast(E, estimator), saved["reading"])
+        self.files, self.batch_rows, self.resumed = saved["files"], saved["batch_rows"], self.rows
+
+    @property
+    def estimator(self) -> E:
+        """The estimator that has learned all batches so far."""
+        assert self.learned is not None
+        return self.learned[0]
+
+    @property
+    def rows(self) -> int:
+        """Rows learned so far."""
+        return 0 if self.learned is None else int(self.estimator.n_samples_seen_)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of the features."""
+        assert self.learned is not None
+        return tuple(Schema.from_dict(self.learned[1]["schema"]).feature_names)
+
+    def learn(self, batch: StreamBatch) -> None:
+        """Learn one batch: estimator and position move on together, or not at all."""
+        # A copy learns, so that an interrupt at any moment leaves estimator and position in step.
+        successor = self.new_estimator(batch) if self.learned is None else copy.copy(self.estimator)
+        successor._features = batch.feature_names  # for warnings
+        self.absorb(successor, batch)
+        self.learned = (successor, batch.state())
+
+    def keep(self, checkpoint: Path | None) -> None:
+        """Write the checkpoint, if there is one and something new for it."""
+        if checkpoint is not None and self.learned is not self._written:
+            save(self, checkpoint)
+            self._written = self.learned
+
+    def stream(self, again: bool = False) -> Stream:
+        """The rows that are left, or all of them `again`, read as they were learned."""
+        reading, given = None, self._arguments | ({"shuffle": 0} if again else {})
+        if self.learned is not None:
+            reading = from_start(self.learned[1]) if again else self.learned[1]
+        labels, rows = self.labels, self.batch_rows
+        return open_stream(self.source, batch_size=rows, labels=labels, resume=reading, **given)
 
 
 def say(text: str) -> None:
     """A line on standard error."""
     sys.stderr.write(f"miniamp: {text}\n")
-
-
-def learned(run: Run[E], checkpoint: Path | None, every: int, quiet: bool) -> dict[str, float]:
-    """Learn all rows that are left, saving every few batches; returns times and counts.
-
-    Interrupted, it saves what was learned, prints how to resume, and ends the program.
-    """
-    with Interruption() as interruption:
-        stream = run.stream()
-        with Watch(stream.rows, run.resumed, quiet) as watch:
-            try:
-                for k, batch in enumerate(interruption.until(stream), start=1):
-                    run.learn(batch)
-                    watch.advance(batch.rows, run.progress)
-                    if k % every == 0:
-                        run.keep(checkpoint)
-            except KeyboardInterrupt:  # the second one: this batch is not learned
-                pass
-            interruption.over = True
-        if interruption.signal is not None:
-            _stopped(run, checkpoint, interruption.signal)
-            raise typer.Exit(SIGNALLED + interruption.signal)
-        run.keep(checkpoint)
-    _ = run.estimator.history_  # learns from rows that wait, as those of a file sorted by class
-    return {"seconds": watch.seconds, "rows_per_second": watch.speed, "rows_this_time": watch.fresh}
-
-
-def _stopped(run: Run[E], checkpoint: Path | None, number: int) -> None:
-    """Save what was learned, and print how to resume."""
-    what = f"{'interrupted' if number == signal.SIGINT else 'terminated'} after {run.rows:,} rows"
-    if checkpoint is None:
-        say(f"{what}, nothing was kept; with --checkpoint m.amp it could resume")
-        return
-    run.keep(checkpoint)
-    how = "pipe in the same rows again" if run.source == "-" else "run the same command again"
-    say(f"{what}, saved in {shlex.quote(str(checkpoint))}; {how} to resume")
-
-
-def _conclude(
-    run: Run[E],
-    outcome: dict[str, float],
-    written: dict[str, str | None],
-    model_option: str,
-    as_json: bool,
-) -> None:
-    if as_json:
-        outputs.write_json(
-            {
-                **outputs.described(run.estimator, run.feature_names),
-                "source": run.source,
-                "batch_rows": run.batch_rows,
-                "rows_resumed": run.resumed,
-                **outcome,
-                "files": written,
-                "history": run.estimator.history_,
-            }
-        )
-        return
-    # Labels on standard output are for programs: what is for people goes to stderr.
-    console = Console(stderr="-" in written.values())
-    show(run.estimator, run.feature_names, console)
-    rows = outcome["rows_this_time"]
-    console.print(
-        f"{rows:,} {'row' if rows == 1 else 'rows'} in {outcome['seconds']:.1f} s, "
-        f"{outcome['rows_per_second']:,.0f} rows per second, {run.batch_rows:,} per batch",
-        highlight=False,
-    )
-    for name, path in written.items():
-        if path not in (None, "-"):
-            console.print(f"{name}: {shown(path)}", soft_wrap=True, highlight=False)
-    if not any(written.values()):
-        console.print(f"the model was not saved; write it with --{model_option} m.amp")
-
-
-def errors_line(history: Sequence[outputs.Entry], classes: bool) -> str:
-    """The prediction error, over all rows and over the latest, beside the expected one.
-
-    The model's own prediction is always there; that of state evolution for independent features
-    only.
-
-    Examples
-    --------
-    >>> errors_line([{"rows": 5}, {"rows": 5, "error": 0.04, "expected_error": 0.09}], False)
-    'error so far 0.2, latest 5 rows 0.2 (predicted 0.3)'
-    """
-    describe = miniamp.estimators.describe
-    recent: Sequence[outputs.Entry] = describe.latest(history)
-    if not recent:
-        return "no predictions yet"
-    rows, mean = sum(entry["rows"] for entry in recent), describe.mean_over_rows
-    theory = mean(recent, "theory_error")
-    predicted = shown_error(mean(recent, "expected_error"), classes)
-    predicted += "" if theory is None else f", theory {shown_error(theory, classes)}"
-    return (
-        f"error so far {shown_error(mean(history, 'error'), classes)}, latest {rows:,} rows "
-        f"{shown_error(mean(recent, 'error'), classes)} (predicted {predicted})"
-    )
-
-
-def shown(text: object) -> str:
-    """Text as it is: neither rich nor the terminal takes anything in it as a command."""
-    return escape(printable(str(text)))
-
-
-def shown_error(error: float | None, classes: bool) -> str:
-    """A share of errors, or the root of a mean square, in the units of the target."""
-    if error is None:
-        return "unknown"
-    return f"{100.0 * error:.3g} %" if classes else f"{error**0.5:.3g}"
-
-
-def show(
-    estimator: Estimator, names: Sequence[str], console: Console, top: int = outputs.STRONGEST
-) -> None:
-    """Print the summary of a model, its errors and its health."""
-    found = estimator._summary(0.9, names)
-    if hasattr(estimator, "cluster_centers_"):
-        lines = [found.text()]
-    else:
-        intercepts = int(np.sum(np.isinf(found.strength)))
-        lines = [found.text(top + intercepts), *_about_fit(estimator)]
-    for line in lines:
-        console.print(escape(line), soft_wrap=True, highlight=False)
-
-
-def _about_fit(estimator: Any) -> list[str]:
-    history = estimator.history_
-    last = history[-1]
-    lines = [f"solver: {printable(last['solver'])} ({printable(last['reason'])})"]
-    health = estimator.health_
-    findings = [f"health: {printable(f.as_typed('shell'))}" for f in health.findings]
-    if any(entry.get("error") is not None for entry in history):
-        lines.append(errors_line(history, hasattr(estimator, "classes_")))
-        return lines + (findings or [f"health: {health}"])
-    unknown = "health: unknown, as no row was predicted before it was learned from; use more rows"
-    return lines + (findings or [f"{unknown}, a smaller --batch-size, or --shuffle if sorted"])
-
-
-def require_outputs(files: Mapping[str, Path | None], source: str | None = None) -> None:
-    """Refuse, before any work, outputs that cannot be written or would overwrite each other.
-
-    Parameters
-    ----------
-    files : dict
-        The path of each option that names a file; - is standard output.
-    source : str, optional
-        Where the rows come from, which no output may replace.
-    """
-    taken: dict[Path, str] = {}
-    for file in () if source is None else files_of(source):
-        taken[file.resolve()] = "the source itself"
-    for name, path in files.items():
-        if path is None or str(path) == "-":
-            continue
-        _require_place(name, path)
-        for place in (path.resolve(), path.with_name(f"{path.name}.previous").resolve()):
-            if place in taken:
-                raise checks.refuse(name, path, f"another file than {taken[place]}", "rename it")
-            taken[place] = f"that of {name}"
-
-
-def _require_place(name: str, path: Path) -> None:
-    if path.exists() and not path.is_file():
-        what = "a folder" if path.is_dir() else "a pipe or device"
-        raise checks.refuse(name, f"{path}, which is {what}", "a file", "name a file")
-    if not path.parent.is_dir():
-        raise checks.refuse(
-            name,
-            path,
-            "a folder that exists",
-            f"the folder {path.parent} does not exist: create it",
-        )
-    try:
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-        writable = not path.exists() or os.access(path, os.W_OK)
-    except OSError:
-        writable = False
-    if not writable:
-        raise checks.refuse(name, path, "a place that can be written", "check its permissions")
 
 
 class Interruption:
@@ -307,7 +303,7 @@ class Interruption:
             if find_spec("pyarrow") is not None:
                 import pyarrow as pa  # noqa: PLC0415 (optional)
 
-                # It would put a handler of its own in the place of ours while it reads, and a
+                # It would put a handler of its own instead of ours while it reads, and a
                 # signal at the wrong moment was lost: 2 of 122.
                 pa.enable_signal_handlers(False)
             for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,10 +1,15 @@
-"""What programs read: a model as plain values, and tables that appear when they are whole."""
+"""What programs read: a model as plain values, and tables that appear when they are whole.
+
+And whether outputs can be written, which is asked before any work.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,9 +22,10 @@ import miniamp
 from miniamp import checks
 from miniamp.errors import typed
 from miniamp.streams.checkpoint import beside, real_path
+from miniamp.streams.sources import files_of
 
 if TYPE_CHECKING:
-    from miniamp.cli.run import Estimator
+    from miniamp.cli.saved import Estimator
     from miniamp.estimators.summary import Summary
 
 #: Coefficients that are listed, and features of clusters: those fit the width of a terminal.
@@ -103,6 +109,50 @@ def _strongest(found: Summary, top: int) -> list[dict[str, object]]:
 def write_json(value: object) -> None:
     """One JSON document on standard output; what is no finite number is null."""
     sys.stdout.write(json.dumps(miniamp.estimators.describe.finite(value), indent=2) + "\n")
+
+
+def require_outputs(files: Mapping[str, Path | None], source: str | None = None) -> None:
+    """Refuse, before any work, outputs that cannot be written or would overwrite each other.
+
+    Parameters
+    ----------
+    files : dict
+        The path of each option that names a file; - is standard output.
+    source : str, optional
+        Where the rows come from, which no output may replace.
+    """
+    taken: dict[Path, str] = {}
+    for file in () if source is None else files_of(source):
+        taken[file.resolve()] = "the source itself"
+    for name, path in files.items():
+        if path is None or str(path) == "-":
+            continue
+        _require_place(name, path)
+        for place in (path.resolve(), path.with_name(f"{path.name}.previous").resolve()):
+            if place in taken:
+                raise checks.refuse(name, path, f"another file than {taken[place]}", "rename it")
+            taken[place] = f"that of {name}"
+
+
+def _require_place(name: str, path: Path) -> None:
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "a pipe or device"
+        raise checks.refuse(name, f"{path}, which is {what}", "a file", "name a file")
+    if not path.parent.is_dir():
+        raise checks.refuse(
+            name,
+            path,
+            "a folder that exists",
+            f"the folder {path.parent} does not exist: create it",
+        )
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+        writable = not path.exists() or os.access(path, os.W_OK)
+    except OSError:
+        writable = False
+    if not writable:
+        raise checks.refuse(name, path, "a place that can be written", "check its permissions")
 
 
 #: One batch of a table: columns of equal length by name.

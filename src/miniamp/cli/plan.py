@@ -10,9 +10,10 @@ from rich.console import Console
 
 import miniamp
 from miniamp.channels.base import Channel
-from miniamp.cli.learn import require_outputs
-from miniamp.cli.options import JSON, PRIORS, channel_of, command, option, prior_of, within
-from miniamp.cli.outputs import write_json
+from miniamp.cli.app import command, number, option
+from miniamp.cli.fit import channel_of, prior_of
+from miniamp.cli.options import JSON, PRIORS
+from miniamp.cli.outputs import require_outputs, write_json
 from miniamp.errors import MissingExtraError
 from miniamp.priors import GaussBernoulli, Gaussian, ScalarPrior
 
@@ -27,7 +28,7 @@ class PlanOptions(JSON):
     sparsity: float | None = option(
         None, None, "SHARE",
         "Share of the coefficients that are not zero, each of variance 1; 1 by default.",
-        callback=within(0, 1, closed=True),
+        callback=number(0, 1, closed=True),
     )  # fmt: skip
     prior: str | None = option(
         None, None, "PRIOR",
@@ -43,7 +44,7 @@ class PlanOptions(JSON):
     target_mse: float | None = option(
         None, None, "ERROR",
         "Mean squared error to reach; one percent of the prior variance by default.",
-        callback=within(0, float("inf")),
+        callback=number(0),
     )  # fmt: skip
     budget_rows: int | None = option(None, None, "ROWS", "Rows available at most.", min=1)
     max_memory: str | None = option(
@@ -56,7 +57,7 @@ class PlanOptions(JSON):
 
 @command(PlanOptions)
 def plan(**given: Any) -> None:
-    """Choose a batch size from the theory alone, and show what each one costs.
+    """Compute from theory how many rows are needed, and choose a batch size.
 
     For independent features, state evolution predicts the error after every batch: how many rows a
     target needs and how much memory a batch takes. Rows have entries of variance 1/N.
@@ -82,7 +83,7 @@ def plan(**given: Any) -> None:
     if plot is not None:
         _draw(found, plot)
         if not given["as_json"]:
-            Console().print(f"plot: {plot}", soft_wrap=True, highlight=False, markup=False)
+            typer.echo(f"plot: {plot}")
 
 
 def _prior(sparsity: float | None, prior: str | None) -> ScalarPrior:

@@ -11,25 +11,15 @@ from numpy.typing import NDArray
 
 import miniamp
 from miniamp.arrays import Array
-from miniamp.cli.learn import require_outputs
-from miniamp.cli.options import (
-    MissingRule,
-    ModelFile,
-    Reading,
-    Source,
-    command,
-    listed,
-    option,
-    reading_options,
-    within,
-)
-from miniamp.cli.outputs import kind_of, writing
-from miniamp.cli.run import State, from_start, opened
+from miniamp.cli.app import command, number, option, reading_options
+from miniamp.cli.options import MissingRule, ModelFile, Reading, Source
+from miniamp.cli.outputs import kind_of, require_outputs, writing
+from miniamp.cli.saved import State, from_start, opened
 from miniamp.streams import StreamBatch, open_stream
 from miniamp.streams.sources import is_read_once
 
 if TYPE_CHECKING:
-    from miniamp.cli.run import Estimator
+    from miniamp.cli.saved import Estimator
 
 
 class PredictOptions:
@@ -42,7 +32,7 @@ class PredictOptions:
     )  # fmt: skip
     level: float = option(
         0.9, None, "P", "Probability of the interval from lower to upper, for a regression.",
-        callback=within(0, 1),
+        callback=number(0, 1),
     )  # fmt: skip
     batch_size: int = option(1000, None, "ROWS", "Rows that are held in memory.", min=1)
     missing: MissingRule | None = option(
@@ -54,7 +44,7 @@ class PredictOptions:
 
 @command(Reading, PredictOptions)
 def predict(model: ModelFile, source: Source, **given: Any) -> None:
-    """Predict for every row of a source, with error bars.
+    """Predict every row of a source, with error bars.
 
     A regression gives prediction, std, lower and upper; a classification the most probable class
     and the probability of each; a clustering the cluster, its probability, and that of each. One
@@ -70,16 +60,9 @@ def predict(model: ModelFile, source: Source, **given: Any) -> None:
     filled = saved is not None and saved["reading"]["means"] is not None
     missing = given["missing"] or (MissingRule.mean if filled else MissingRule.error)
     estimator, as_learned = _as_learned(estimator, saved, missing)
-    batches = open_stream(
-        source,
-        None,
-        given["batch_size"],
-        missing=missing.value,
-        unknown=str(given["unknown"] or ("warn" if is_read_once(source) else "error")),
-        keep=listed(given["keep"] or ""),
-        **reading_options(given),
-        **as_learned,
-    )
+    unknown = "warn" if is_read_once(source) else "error"
+    reading = {"unknown": unknown, **reading_options(given), "missing": missing.value}
+    batches = open_stream(source, None, given["batch_size"], **reading, **as_learned)
     count = 0
     with writing(output) as write:
         for batch in batches:

@@ -21,7 +21,7 @@ from rich.progress import (
 from rich.table import Table
 
 import miniamp
-from miniamp.cli.options import command
+from miniamp.cli.app import command
 
 if TYPE_CHECKING:
     from miniamp.experiments import Claim, Task
@@ -58,7 +58,7 @@ DemoSeed = Annotated[int, typer.Option(help="Seed of the problem.", min=0)]
 def reproduce(
     figure: Figure, quick: Quick = False, out: Out = None, seeds: Seeds = None, jobs: Jobs = 1
 ) -> None:
-    """Compute a figure's numbers, draw it from them, and compare with what the paper states.
+    """Reproduce a figure of the paper, and compare its numbers with those that the paper states.
 
     Without --out, everything goes to reproduced/ or, if quick, to reproduced-quick/. What is
     finished there is not run again, so an interrupted run resumes where it was.
@@ -121,7 +121,7 @@ def _table(title: str, claims: list[Claim]) -> Table:
 
 @command()
 def demo(output: Output = Path("demo.png"), size: Size = 2000, seed: DemoSeed = 1) -> None:
-    """Stream a sparse regression through Mini-AMP, ADF and streaming VB, and compare with theory.
+    """Run Mini-AMP, ADF and streaming VB on a sparse regression, and compare them with theory.
 
     N = 2000 coefficients, 30 % of them not zero; nearly noiseless rows (variance 1e-8) arrive in
     batches of 0.35 N until there are three times as many as coefficients.

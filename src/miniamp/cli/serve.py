@@ -9,20 +9,21 @@ from typing import Annotated, Any
 import typer
 
 import miniamp
-from miniamp.cli.options import ModelFile, command, listed, option
+from miniamp.cli.app import command, listed, option
+from miniamp.cli.options import ModelFile
 
 Model = Annotated[
     Path,
     typer.Argument(metavar="MODEL", help="The model file; made with --new.", show_default=False),
 ]
-Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is every network.")]
+Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all networks.")]
 Port = Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)]
 
 
 class ServeOptions:
     """Options of `serve` alone."""
 
-    new: str | None = option(None, None, "TASK", "Begin a model: regression or classification.")
+    new: str | None = option(None, None, "TASK", "Create a model: regression or classification.")
     columns: str | None = option(None, None, "NAMES", "With --new: names of the features, a,b,c.")
     classes: str | None = option(None, None, "NAMES", "With --new classification: all classes.")
     prior: str = option("gaussian", None, None, "With --new: prior of the coefficients.")
@@ -30,9 +31,9 @@ class ServeOptions:
         None, None, None, "Ask clients for this bearer token; better in MINIAMP_TOKEN.",
         envvar="MINIAMP_TOKEN",
     )  # fmt: skip
-    max_body: int = option(16 * 2**20, None, None, "Most bytes of a request.", min=1)
-    max_rows: int = option(100_000, None, None, "Most rows of a request.", min=1)
-    max_waiting: int = option(64, None, None, "Most batches that wait to be learned.", min=1)
+    max_body: int = option(16 * 2**20, None, None, "Maximum bytes of a request.", min=1)
+    max_rows: int = option(100_000, None, None, "Maximum rows of a request.", min=1)
+    max_waiting: int = option(64, None, None, "Maximum number of waiting batches.", min=1)
 
 
 @command(ServeOptions)
@@ -63,10 +64,10 @@ def serve(model: Model, host: Host = "127.0.0.1", port: Port = 8642, **given: An
 
 @command()
 def watch(model: ModelFile, host: Host = "127.0.0.1", port: Port = 8644) -> None:
-    """Show in the browser how a model is learned: the report, brought up to date as it changes.
+    """Show the report of a model in the browser, and update it while the model is fitted.
 
     It reads the file that fit writes to --checkpoint, or that serve keeps, and never writes: the
-    learner is neither slowed nor stopped by it. The file need not be there yet.
+    fit is neither slowed nor stopped by it. The file need not exist yet.
 
     Example: miniamp watch houses.amp --port 8644
     """
@@ -80,7 +81,7 @@ def watch(model: ModelFile, host: Host = "127.0.0.1", port: Port = 8644) -> None
 
 @command()
 def explore(host: Host = "127.0.0.1", port: Port = 8643) -> None:
-    """Explore in the browser what Mini-AMP will do, before it has seen a row.
+    """Explore in the browser how fast the error will fall, before there are any data.
 
     Choose prior, noise, channel, design and batches; see the learning curve, its limits, the
     landscape and the phase diagram at once, and run a simulation beside them. The address in the

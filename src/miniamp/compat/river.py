@@ -79,7 +79,8 @@ class _Adapter(ABC):
         row, target = _numbers(x), self._target(y)
         with all_or_nothing(self):
             self._waiting = [*self._waiting, (row, target)]
-            if len(self._waiting) >= self.batch_size:
+            named = self._names or any(row for row, _ in self._waiting)  # else no model to learn
+            if len(self._waiting) >= self.batch_size and named:
                 rows, labels = zip(*self._waiting, strict=True)
                 self._waiting = []
                 self._absorb(rows, labels)
@@ -250,6 +251,11 @@ class RiverClassifier(_Adapter, base.MiniBatchClassifier):
             {**dict(zip(names, (rest * row).tolist(), strict=True)), **dict.fromkeys(fresh, rare)}
             for row in known
         ]
+
+    def _target(self, y: Hashable) -> Hashable:
+        if not isinstance(y, Hashable):
+            raise InvalidTypeError("y", repr(y), "a class", "pass a text, a number or a tuple")
+        return y
 
     @property
     def _estimator(self) -> MiniAMPClassifier:

@@ -42,16 +42,10 @@ class Labelled:
         return f"<{self.X.shape[0]} samples of {self.X.shape[1]} features, classes {self.names}>"
 
 
-def folder() -> Path | None:
-    """The folder that MINIAMP_DATA names, if it is set and exists."""
-    named = os.environ.get(VARIABLE, "")
-    return Path(named) if named and Path(named).is_dir() else None
-
-
 def file_in_folder(name: str) -> Path | None:
-    """The path of a data file in that folder, if it is there."""
-    place = folder()
-    return place / name if place is not None and (place / name).is_file() else None
+    """The path of a data file in the folder that MINIAMP_DATA names, if it is there."""
+    named = os.environ.get(VARIABLE, "")
+    return Path(named) / name if named and (Path(named) / name).is_file() else None
 
 
 def _found(
@@ -74,7 +68,7 @@ def _found(
         ) from error
 
 
-def load_mnist(digits: Sequence[int] = (0, 1, 2), dtype: DTypeLike = np.float64) -> Labelled:
+def load_mnist(digits: int | Sequence[int] = (0, 1, 2), dtype: DTypeLike = np.float64) -> Labelled:
     """All images of some digits, training and test set together, pixels between 0 and 1.
 
     Looked for as mnist.npz in the folder that MINIAMP_DATA names, then in scikit-learn's cache of
@@ -82,7 +76,7 @@ def load_mnist(digits: Sequence[int] = (0, 1, 2), dtype: DTypeLike = np.float64)
 
     Parameters
     ----------
-    digits : sequence of int
+    digits : sequence of int, or one
         Which digits, each of 0 to 9.
     dtype : dtype
         Type of the pixels; float32 takes half the memory.
@@ -98,7 +92,7 @@ def load_mnist(digits: Sequence[int] = (0, 1, 2), dtype: DTypeLike = np.float64)
     >>> data.X.shape                                            # doctest: +SKIP
     (21770, 784)
     """
-    wanted = [checks.count("digits", digit, least=0) for digit in digits]
+    wanted = [checks.count("digits", digit, least=0) for digit in np.ravel(digits).tolist()]
     if not wanted or max(wanted) > 9 or len(set(wanted)) < len(wanted):
         raise checks.refuse(
             "digits", digits, "different whole numbers from 0 to 9", "such as (0, 1, 2)"

@@ -140,7 +140,7 @@ def _quantiles(prior: Prior, N: int, rng: np.random.Generator) -> Array:
     From sorted draws: every prior has a sampler and few a quantile function, and those with atoms
     come out right.
     """
-    if prior.shape not in ((), (1,)):
+    if prior.shape:
         raise checks.refuse(
             "stratified",
             f"a prior with hyper-parameters of shape {prior.shape}",

@@ -200,6 +200,9 @@ class Distributed(Design):
     def transposed_times(self, u: Array) -> Array:
         return np.asarray(self.total("transposed_times", u))
 
+    def transposed_squares_times(self, w: Array) -> Array:
+        return np.asarray(self.total("transposed_squares_times", w))
+
     def information(self, weights: Array) -> Array:
         N = self.shape[1]
         checks.formed_bytes(8 * N * N, f"{N} x {N} products of columns at the client", _STAY)

@@ -130,6 +130,12 @@ class Sparse(Swept):
     def transposed_times(self, u: Array) -> Array:
         return np.asarray(self.Phi.T @ u)
 
+    def squares_times(self, v: Array) -> Array:
+        return np.asarray(self._squares @ v)
+
+    def transposed_squares_times(self, w: Array) -> Array:
+        return np.asarray(self._squares.T @ w)
+
     def gram(self, weights: Array) -> Array:
         M = self.shape[0]
         checks.formed_bytes(8 * M * M, f"{M} x {M} products of rows")
@@ -162,7 +168,7 @@ class Sparse(Swept):
         if self.nbytes > COMPILED_BYTES:
             return super().forecast(x, v)
         self._check(columns=(x, v), rows=())
-        return self.times(x), np.asarray(self._squares @ v)
+        return self.times(x), self.squares_times(v)
 
     def used_columns(self) -> tuple[NDArray[np.intp], Design]:
         return self._used_columns

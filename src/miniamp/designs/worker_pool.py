@@ -105,7 +105,7 @@ class RowBlock:
     def sandwich(
         self, x: Array, v: Array, number: int, before: int | None, channel: Channel
     ) -> Sweep:
-        """One pass over the block, with sums in the place of means; g stays here, as `number`."""
+        """One pass over the block, with sums instead of means; g stays here, as `number`."""
         memory = None if before is None else self._memory.get(before)
         sweep = self.design.sandwich(x, v, self._observed, channel, memory)
         self._memory[number] = sweep.memory

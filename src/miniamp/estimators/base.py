@@ -1,4 +1,4 @@
-"""What the streaming regressor and classifier share."""
+"""Base class of the streaming regressor and classifier."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import (
@@ -131,14 +132,14 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
     # Learning.
 
     def fit(self, X: Given, y: Given, sample_weight: Given = None) -> Self:
-        """Start over with these rows, streamed in batches of `batch_size`.
+        """Fit the model to X and y from scratch, in batches of `batch_size`.
 
-        A weight of k counts a row k times.
+        A row of weight k counts as k rows.
         """
         return self._fit_rows(X, y, sample_weight)
 
     def partial_fit(self, X: Given, y: Given, sample_weight: Given = None) -> Self:
-        """Absorb one batch of rows; on any error the estimator stays as it was."""
+        """Update the model with one batch of rows; an error leaves it unchanged."""
         return self._fit_batch(X, y, sample_weight)
 
     def _fit_rows(self, X: Given, y: Given, sample_weight: Given) -> Self:
@@ -216,7 +217,8 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
         try:
             old, state = state, state.absorbed(rows)
         except (ConflictError, np.linalg.LinAlgError) as error:
-            raise conflict(error, rows.X, state.settings) from error
+            waited = state.waiting is not None
+            raise conflict(error, rows, state.settings, waited) from error
         waiting = state.waiting
         if waiting is not None:
             if waiting.left_out and not (old.waiting and old.waiting.left_out):
@@ -291,7 +293,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
 
     @property
     def n_samples_seen_(self) -> int:
-        """Rows absorbed so far."""
+        """Number of rows learned from so far."""
         check_is_fitted(self)
         return self._state.rows_seen
 
@@ -322,14 +324,14 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
     def log_evidence_(self) -> float:
         """Log-density of all y so far, each batch given those before it; nan where unknown.
 
-        Of models of the same rows the one with the highest is the most probable. Unknown after
-        merging, and after a batch that could not be solved.
+        Of several models of the same rows, the one with the highest value is the most probable.
+        Unknown after merging, and after a batch that could not be solved.
         """
         return float(self._learned.history[-1].get("log_evidence_sum", np.nan))
 
     @property
     def health_(self) -> HealthReport:
-        """What is wrong with the model, in plain words; empty when all is well."""
+        """Problems found in the stream so far, with remedies; empty if there are none."""
         state = self._learned
         seen = state.models, state.features, state.rows, state.y_scale
         expected = partial(expected_error, *seen)
@@ -348,7 +350,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
     def _predictions(self, X: Given) -> list[RowPrediction]:
         """Predictions for rows, one per target."""
         state = self._learned
-        if not is_dask(X):
+        if not (is_dask(X) or (issparse(X) and state.units.centre.any())):
             return state.predictions(validate_data(self, numbers("X", X), reset=False, **ACCEPTED))
         blocks = zip(*(self._predictions(block) for block in blocks_of(X)), strict=True)
         return [

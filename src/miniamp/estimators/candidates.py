@@ -1,4 +1,4 @@
-"""Several models of one stream side by side, where `forget` or `prior` is "auto"."""
+"""Several models of one stream in parallel, if `forget` or `prior` is "auto"."""
 
 from __future__ import annotations
 

@@ -136,7 +136,9 @@ class Clusters:
             warnings.simplefilter("ignore", ConflictWarning)
             for start in starts:
                 try:
-                    found.append(self._absorb(belief, Y, level, start, stop))
+                    after, info = absorb(belief, self._evidence(Y, level, start), stop)
+                    assert isinstance(after, Factors)
+                    found.append((after, info))
                 except ConflictError as error:
                     failure = error
         if not found and failure is not None:
@@ -165,10 +167,11 @@ class Clusters:
 
     def _continued(self, X: Matrix) -> Clusters:
         assert self.belief is not None
-        Y = scaled(X, self.unit).T
-        square, faded = mean_square(Y.T), self.belief.scaled(self._fade())
+        Y, faded = scaled(X, self.unit).T, self.belief.scaled(self._fade())
+        evidence = self._evidence(Y, self.level, "belief")
+        square = evidence.scores.square * self.level**2 / evidence.rows
         try:
-            after, info = self._absorb(faded, Y, self.level, "belief")
+            after, info = absorb(faded, evidence, self.settings.stop)
         except ConflictError:
             if not isinstance(self.settings.noise, str):
                 raise
@@ -176,13 +179,12 @@ class Clusters:
             # the centres, and look again.
             labels = np.eye(self.settings.n_clusters)[self.labels(X)]
             level = residual(Y, self.belief.mean, labels, square)
-            after, info = self._absorb(faded, Y, level, "belief")
+            after, info = absorb(faded, self._evidence(Y, level, "belief"), self.settings.stop)
+        assert isinstance(after, Factors)
         return self._after(X, after, info, square)
 
-    def _absorb(
-        self, belief: Posterior, Y: Matrix, level: float, start: Given, stop: Stop | None = None
-    ) -> tuple[Factors, Info]:
-        evidence = FactorBatch(
+    def _evidence(self, Y: Matrix, level: float, start: Given) -> FactorBatch:
+        return FactorBatch(
             Y,
             channels.Gaussian(var=level),
             priors.OneHot(self.settings.n_clusters),
@@ -190,9 +192,6 @@ class Clusters:
             start=start,
             mean_field=self.features < MANY_FEATURES,
         )
-        after, info = absorb(belief, evidence, stop or self.settings.stop)
-        assert isinstance(after, Factors)
-        return after, info
 
     def _fade(self) -> float:
         """Factor on all that was seen, so that batch k of K weighs (k/K)^fading in the end."""

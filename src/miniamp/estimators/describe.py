@@ -90,7 +90,7 @@ def of_coefficients(
         if known is not None:
             mean, std = _centred(mean, std, known[k].covariance, groups)
         inclusion = np.append(1.0, found.inclusion[k])
-        std[1:][constant] = np.nan  # a feature that never varied has told nothing
+        std[1:][constant] = np.nan  # nothing is known about a feature that never varied
         lower, upper = (_quantile(mean, std, inclusion, 0.5 + s * level / 2.0) for s in (-1, 1))
         with np.errstate(divide="ignore", invalid="ignore"):
             strong = np.nan_to_num(np.abs(mean) / std, posinf=np.finfo(float).max)
@@ -233,7 +233,7 @@ def target_labels(estimator: object, targets: int) -> tuple[str, list[str]]:
 
 
 def finite(value: object) -> object:
-    """The value with None in the place of numbers that JSON has no word for."""
+    """The value with None instead of numbers that JSON cannot write."""
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -43,7 +43,7 @@ TEMPLATE_ROWS = 100
 def from_formula(
     formula: str, data: Given = None, *, estimator: str = "auto", **options: Any
 ) -> FormulaRegressor | FormulaClassifier:
-    """A model given by a formula, fitted to a data frame where one is given.
+    """Create a model from a formula, and fit it to a data frame if one is given.
 
     Parameters
     ----------
@@ -102,11 +102,11 @@ class _Formula(StreamingEstimator):
         return ["formula", *cls.__bases__[1]._get_param_names()]  # type: ignore[attr-defined]
 
     def fit(self, X: Given, y: Given = None, sample_weight: Given = None) -> Self:
-        """Start over with the rows of a data frame; the formula names the target."""
+        """Fit the model to a data frame from scratch; the formula names the target."""
         return super().fit(X, y, sample_weight)
 
     def partial_fit(self, X: Given, y: Given = None, *rest: Given, **options: Given) -> Self:
-        """Absorb the rows of a data frame, with the levels of the first ones."""
+        """Update the model with the rows of a data frame; levels are those of the first rows."""
         return super().partial_fit(X, y, *rest, **options)
 
     def _rows(

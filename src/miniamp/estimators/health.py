@@ -1,4 +1,4 @@
-"""Health of a stream: what is wrong with the model, and what to do about it.
+"""Health of a stream: problems found in the history of a model, and remedies.
 
 Health is a function of the history alone, which estimators keep and save: predictions were scored
 on each batch before it was learned from, and theory tells what to expect of independent features.
@@ -50,7 +50,7 @@ COLLAPSED, COLLAPSE_WINDOW = 1e-5, 200
 
 
 class HealthWarning(MiniampWarning):
-    """The model does not describe the stream; the message tells in which way, and what to do."""
+    """The model does not describe the stream; the message names the problem and a remedy."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class HealthReport:
-    """What is wrong with a model now; empty when all is well.
+    """Problems of a model at present; empty if there are none.
 
     Attributes
     ----------
@@ -274,26 +274,26 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
     if not (large or small):
         return []
     if given:
-        says, about = "the channel", ""
+        assumed, about = "the channel assumes", ""
         if "noise_var" in last:
             off = pooled(recent, "error")[0] - float(np.mean(column(recent, "expected_error")))
             about = f", or about {max(last['noise_var'] + off, 0.0):.2g}"
-            says = f"{{noise={last['noise_var']:.3g}}}"
+            assumed = f"{{noise={last['noise_var']:.3g}}}"
         return [
             Finding(
                 "noise",
-                f"The noise is {'larger' if large else 'smaller'} than {says} says: "
+                f"The noise is {'larger' if large else 'smaller'} than {assumed}: "
                 f"squared residuals are {surprise:.2g} times the predicted ones.",
                 f"Use {{noise=learn}}{about}" + ("." if large else ": more can be learned."),
             )
         ]
     what = "squared residuals are" if numbers else "the Brier score is"
-    more = " Else give it more {memory}, {solver=robust} or larger batches."
+    more = " Else try more {memory}, {solver=robust} or larger batches."
     more = "" if last["solver"] == "exact" else more  # nothing is lost there
     finding = Finding(
         "overconfidence",
-        f"The model is too sure of itself: {what} {surprise:.2g} times what it predicted.",
-        f"If rows come more than once, drop the copies.{more}{_if_it_changes(last)}",
+        f"The model is overconfident: {what} {surprise:.2g} times what it predicted.",
+        f"If rows are repeated, drop the copies.{more}{_if_it_changes(last)}",
     )
     return [finding]
 
@@ -307,12 +307,12 @@ def _overall(history: History, r2: float | None) -> Iterator[Finding]:
     within = float(np.average(column(scored, "coverage"), weights=column(scored, "rows")))
     missed = within < WITHIN - MISSED * math.sqrt(0.09 / rows)
     seen = [f"worse than the mean of the target (R2 {r2:.2g})"] if r2 < WORSE else []
-    seen += [f"within their 90 % intervals for {within:.0%} of the rows only"] if missed else []
+    seen += [f"overconfident: 90 % intervals contain {within:.0%} of the targets"] if missed else []
     if seen:
         yield Finding(
             "useless",
-            f"Predictions of rows, before they were learned from, are {' and '.join(seen)}.",
-            "If the rows are sorted, shuffle them. Leave out features that grow without end."
+            f"Predictions of unseen rows are {' and '.join(seen)}.",
+            "If the rows are sorted, shuffle them. Leave out features that keep growing."
             + _if_it_changes(history[-1]),
         )
 
@@ -329,7 +329,7 @@ def _outliers(recent: list[Entry]) -> list[Finding]:
             "noise",
             f"The noise has outliers: {count} of the last {rows} rows are off by more than 4.5 "
             "standard deviations.",
-            "Use {noise=channels.StudentT(...)|student-t:df=4}, which lets them pass, or clean the "
+            "Use {noise=channels.StudentT(...)|student-t:df=4}, which allows them, or clean the "
             "data.",
         )
     ]
@@ -354,7 +354,7 @@ def _forgotten(entry: Entry) -> bool:
 
 
 def _changed(seen: str) -> Finding:
-    remedy = "Let old rows fade with {forget=auto}, or start over with a new estimator."
+    remedy = "Forget old rows with {forget=auto}, or start over with a new estimator."
     return Finding("drift", seen, remedy)
 
 
@@ -368,7 +368,7 @@ def _design(history: Sequence[Entry]) -> Iterator[Finding]:
         why = f"a batch had to be solved again with {remedy}" if remedy else why
         yield Finding(
             "design",
-            f"AMP does not suit these rows: {why}, as happens where features depend on each other.",
+            f"AMP does not suit these rows: {why}, as happens with correlated features.",
             "Use {solver=auto} or {solver=robust}, with {memory=auto}.",
         )
 

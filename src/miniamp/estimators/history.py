@@ -88,6 +88,7 @@ class Entry(TypedDict, total=False):
     surprise: float
     surprise_std: float
     coverage: float | None
+    classes: list[int]  #: number of rows of each class that were scored
     outliers: int
     calibration: list[int] | list[list[float]]
     found: list[str]
@@ -329,7 +330,7 @@ def learned_entry(
         "noise": [model.channel.in_units(scale) for model, scale in each],
     }
     for part, owners in parts.items():
-        for name in owners[0].names:
+        for name in owners[0].recorded or owners[0].names:
             given = (np.asarray(getattr(owner, name)) for owner in owners)
             values = [float(v if v.ndim == 0 else v.mean()) for v in given]
             cast("dict[str, float]", entry)[f"{part}_{name}"] = sum(values) / len(values)

@@ -32,7 +32,7 @@ PROBIT_TO_LOGIT = 1.7
 
 
 def merge(a: E, b: E) -> E:
-    """One estimator from two that learned from disjoint streams: their evidence adds up.
+    """Merge two estimators that learned from disjoint streams into one.
 
     Both are brought to the same units. Of hyper-parameters that each learned by itself, the prior
     is that of the one with more rows, and the noise the geometric mean weighted by rows. The
@@ -139,10 +139,7 @@ def _merged(a: FitState, b: FitState) -> FitState:
         ]
         channel = second.channel
         if b.settings.learn_noise:
-            noise = first.channel.in_units(factor).parameters(), channel.parameters()
-            channel = channel.replaced(
-                **{n: noise[0][n] ** share * noise[1][n] ** (1.0 - share) for n in noise[1]}
-            )
+            channel = first.channel.in_units(factor).merged(channel, share)
         models.append(
             Model(
                 together(*parts),

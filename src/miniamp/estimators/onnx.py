@@ -21,7 +21,7 @@ OPSET, FORMAT = 18, 9
 
 
 def to_onnx(model: StreamingEstimator) -> onnx.ModelProto:
-    """The predictions of a fitted model as an ONNX graph.
+    """Convert the predictions of a fitted model to an ONNX graph.
 
     Its input `X` has shape (rows, N), in doubles. A regressor has the outputs `mean` and `std`, as
     `predict(X, return_std=True)`; a classifier of two classes `probabilities`, as `predict_proba`.

@@ -1,11 +1,11 @@
-"""Entries far outside their feature's range: dirt, or a heavy tail, as their targets tell.
+"""Outliers in X: entries far outside their feature's range that their targets contradict.
 
 An entry that lies far from all others of its feature is only a suspicion: populations and prices
-have such entries, and they predict y. So the model learns from the other rows, and compares how
-probable y is under the entry as it came and under the mean of the feature. Entries that their
-targets contradict are replaced by that mean, set neither range nor unit of their feature, and
-from then on rows to predict are read alike in it. Sparse rows, and rows on a cluster, are used as
-they come.
+have such entries, and they predict y. So the model compares how probable y is under the entry as it
+came and under the mean of the feature, after it has learned from the other rows where these are
+more than all before. Entries that their targets contradict are replaced by that mean, set neither
+range nor unit of their feature, and from then on rows to predict are read alike in it. Sparse rows,
+and rows on a cluster, are used as they come.
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from numpy.typing import NDArray
 
 from miniamp.arrays import Array
 from miniamp.estimators.rows import Matrix, Rows
-from miniamp.estimators.scoring import FAR_WIDTHS, RowPrediction, Scorer, Tally
+from miniamp.estimators.scoring import (
+    FAR_WIDTHS,
+    LEAST_PROBABILITY,
+    TINY,
+    RowPrediction,
+    Tally,
+    class_probabilities,
+    heavier,
+)
+from miniamp.evidence.outlying import larger
 from miniamp.info import OddEntry
 
 #: In first rows only features are looked at that have an entry so many standard deviations off: all
@@ -29,7 +38,7 @@ FAR = 4.5
 ROUNDING = 1e-12
 #: More than this share of a batch (but one row) is no dirt: the feature has moved.
 FEW = 0.05
-#: Nats by which y must be likelier with the mean than with the entry as it came, or the other way
+#: Nats by which y must be likelier with the mean than with the entry as given, or the other way
 #: round, to contradict the entry, or support it. On 49 real regressions with dirt errors were 1.014
 #: times those on clean rows with 2 nats (1.019 with 0, 1.022 with 5), on 29 classifications 0.96
 #: (1.00, 0.97); and with 0 twice as many clean streams have an entry replaced.
@@ -69,6 +78,8 @@ def _apart(column: Array, past: Tally, j: int) -> list[OddEntry]:
     inner, outwards = column[apart[:-few]], apart[-few:][np.argsort(away[apart[-few:]])]
     entries = column[outwards]
     low, high = np.min(inner, initial=low), np.max(inner, initial=high)
+    if len(inner) and np.ptp(inner) == 0.0 and inner[0] in (low, high):
+        return []  # rare events, such as ink at the edge of a picture, have no usual range
     lows = np.minimum.accumulate(np.append(low, entries))  # of all nearer ones
     highs = np.maximum.accumulate(np.append(high, entries))
     room = FAR_WIDTHS * (highs - lows)[:-1]
@@ -82,12 +93,13 @@ def _apart(column: Array, past: Tally, j: int) -> list[OddEntry]:
 
 
 def repaired(
-    rows: Rows, past: Tally, now: Tally, learned: Callable[[Rows], Predictor], score: Scorer
+    rows: Rows, past: Tally, now: Tally, learned: Callable[[Rows], Predictor]
 ) -> tuple[Rows, Tally]:
     """The rows in which less likely entries are replaced, and the tally after them.
 
-    As the model decides that has `learned` from all other rows. Only entries that their targets
-    support widen the range of their feature.
+    As the model decides that has `learned` from the rows given to it: all others, and none where
+    more came before. In later batches of MNIST it decides the same, in half of the time of a batch.
+    Only entries that their targets support widen the range of their feature.
     """
     found = suspects(rows.X, past, now)
     if not found:
@@ -96,10 +108,13 @@ def repaired(
     rest = np.setdiff1d(np.arange(len(rows)), where)
     if not past.rows and 2 * len(rest) < len(rows):
         return rows, now  # nothing can decide
+    rest = rest if len(rest) > past.rows else rest[:0]
     predict, X = learned(replace(rows.at(rest), calls=rows.calls)), np.array(rows.X)
     X[where, places] = [entry.used for entry in found]
     each, at = np.unique(where, return_inverse=True)
-    came, moved = (_scores(score, rows.Y[each], predict(x[each]))[at] for x in (rows.X, X))
+    both = predict(np.concatenate([rows.X[each], X[each]]))
+    scores = _log_probability(np.tile(rows.Y[each], (2, 1)), both, rows.Y)
+    came, moved = scores[at], scores[len(each) + at]
     against, supported = moved - came > DECISIVE, came - moved > DECISIVE
     keep = np.array(where)[supported]
     X[keep] = rows.X[keep]
@@ -115,13 +130,29 @@ def repaired(
     return replace(rows, X=X, ranges=None, repaired=away), tally
 
 
-def _scores(score: Scorer, Y: Array, predicted: list[RowPrediction]) -> Array:
-    """Log-probability of the targets of each row; predicted at once, which is far quicker."""
-    each = (
-        [RowPrediction(one.channel, *(part[[k]] for part in one[1:])) for one in predicted]
-        for k in range(len(Y))
-    )
-    return np.array([score(Y[[k]], one)["score"] for k, one in enumerate(each)])
+def _log_probability(Y: Array, predicted: list[RowPrediction], among: Array) -> Array:
+    """That of the targets of each row, (M,), `among` others; a density where they are numbers.
+
+    A number that is large, as it was predicted to be, may be further off than others.
+    """
+    if predicted[0].channel.predicts_probabilities:
+        # Labels count as right: else none would contradict an entry.
+        right = [one._replace(channel=one.channel.faded(0.0)) for one in predicted]
+        probability, truth = class_probabilities(right), Y
+        if Y.shape[1] == 1:
+            truth = np.column_stack([-Y, Y])
+        return np.log(np.maximum(probability[truth > 0.0], LEAST_PROBABILITY))
+    total = np.zeros(len(Y))
+    for y, others, (channel, omega, V, df) in zip(Y.T, among.T, predicted, strict=True):
+        mean, var = channel.predict(omega, V)
+        if channel.shift_invariant:
+            beside = (omega > np.median(others)) == (y > np.median(others))
+            room = np.square(np.minimum(larger(omega, others), larger(y, others)))
+            room = np.where(beside, room, 1.0)
+            V, var = V + (room - 1.0) * var, room * var
+        total += channel.log_partition(y, omega, V)
+        total += heavier(np.square(y - mean) / np.maximum(var, TINY), df)
+    return total
 
 
 def readable(X: Matrix, tally: Tally) -> Matrix:

@@ -28,46 +28,47 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
 
     Parameters
     ----------
-    prior : str or prior
+    prior : str or prior, default="gaussian"
         Prior of the coefficients: "gaussian" (ridge), "sparse" (spike and slab), "laplace",
-        "nonnegative", with hyper-parameters learned from the stream; or an object of
-        `miniamp.priors`, which is used as given, for coefficients in the units of X. "auto" runs
-        the first three side by side, which takes about twice as long as the slowest of them (at
-        most three times), and uses the one under which the stream is most probable.
-    noise : "learn", float or channel
+        "nonnegative" or "sparse-nonnegative", with hyper-parameters learned from the stream; or an
+        object of `miniamp.priors`, used as given, for coefficients in the units of X. "auto" fits
+        the first three in parallel, which takes about twice as long as the slowest of them (at
+        most three times), and uses the one with the highest evidence.
+    noise : "learn", float or channel, default="learn"
         Variance of the noise: learned, or given. Or a channel of `miniamp.channels`, such as
         StudentT for outliers or Poisson for counts.
-    batch_size : "auto" or int
-        Rows per batch of `fit`; "auto" uses one batch where the rows are few, and else asks the
-        theory (`miniamp.theory.plan`).
-    memory : "auto" or int
+    batch_size : "auto" or int, default="auto"
+        Rows per batch of `fit`; "auto" uses one batch if there are few rows, and otherwise what the
+        theory recommends (`miniamp.theory.plan`).
+    memory : "auto" or int, default="auto"
         Pseudo-rows that keep correlations between coefficients from batch to batch: 0 keeps none,
         the number of features keeps all (offline inference). "auto" keeps up to 256 within 32 MB,
         and none for sparse rows of more than 4096 features, which stay sparse.
-    forget : float or "auto"
-        For drifting streams: weight of everything learned before, relative to a new batch. "auto"
-        learns it: the model runs with 1 and up to three neighbouring factors side by side, which
-        takes three to four times as long, and uses the factor that has predicted best.
-    solver : "auto", "amp" or "robust"
+    forget : float or "auto", default=1.0
+        Forgetting factor for drifting streams: weight of everything learned before, relative to a
+        new batch. "auto" learns it: the model runs with 1 and up to three neighbouring factors in
+        parallel, which takes three to four times as long, and uses the best predicting factor.
+    solver : "auto", "amp" or "robust", default="auto"
         AMP for independent features, vector AMP with memory for any; "auto" examines the rows.
-    on_conflict : "adapt", "skip" or "raise"
+    on_conflict : "adapt", "skip" or "raise", default="adapt"
         What to do with rows that contradict what was learned before. "adapt" uses what it can: a
         row far beyond its error bars is down-weighted, a batch that contradicts the past is
         absorbed with the noise it shows, or with less of the past where `forget` < 1; an entry of X
-        far from all others, which y contradicts, is read as the mean of its feature, then also
-        in rows to predict (not of sparse rows, nor in exported models). "skip" leaves such a batch
-        out, "raise" raises a ConflictError and leaves the estimator as it was. What
-        was done is in `history_`, under "conflicts", and a HealthWarning is issued.
-    max_iter, tol : int, float
-        When to stop iterating a batch.
-    fit_intercept : bool
+        far from all others, which y contradicts, is replaced by the mean of its feature, then also
+        in rows to predict (not in sparse rows, nor in exported models).
+        "skip" leaves such a batch out, "raise" raises a ConflictError and leaves the estimator as
+        it was. What was done is in `history_`, under "conflicts", and a HealthWarning is issued.
+    max_iter, tol : int, default=500; float, default=1e-8
+        When to stop iterating a batch: after so many iterations, or at so small a relative change.
+    fit_intercept : bool, default=True
         Whether to add an intercept, under a wide prior.
-    standardize : bool
+    standardize : bool, default=True
         Whether features are standardised first, by the mean of the first rows and the spread of
-        all rows so far.
-    random_state : int, RandomState or None
-        For the order in which `fit` visits the rows where there are several batches.
-    verbose : int
+        all rows so far. Sparse rows are scaled only, not centred, unless there are up to 1024
+        features and one of them is mostly filled.
+    random_state : int, RandomState or None, default=None
+        For the random order of the rows in `fit` if there are several batches.
+    verbose : int, default=0
         Whether to print one line per batch.
 
     Attributes
@@ -76,7 +77,7 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
         Posterior means of the coefficients, in the units of X.
     coef_std_ : (N,) or (K, N) array
         Their posterior standard deviations. Under a sparse prior most coefficients are certainly
-        zero, and intervals made of these cover more of the coefficients than their level.
+        zero, and intervals of these widths contain more of the coefficients than their level.
     intercept_ : float, or (K,) array
         Posterior mean of the intercept.
     inclusion_probability_ : (N,) or (K, N) array
@@ -90,7 +91,7 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
     noise_ : float, or (K,) array
         Current estimate of the variance of the noise.
     n_samples_seen_ : int
-        Rows absorbed so far.
+        Number of rows learned from so far.
     history_ : list of dict
         One entry per batch, the latest 10,000: rows, iterations, solver, score and error of the
         predictions before learning (of 256 rows of a large batch), mean variance, hyper-parameters,
@@ -98,13 +99,13 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
     log_evidence_ : float
         Log-density of all y so far, each batch given those before it; nan where unknown.
     health_ : HealthReport
-        What is wrong with the model, in plain words; empty when all is well.
+        Problems found in the stream so far, with remedies; empty if there are none.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (N,) array of str
-        Their names, where the rows came with names.
+        Their names, if X has column names that are all strings.
     target_names_in_ : (K,) array of str
-        Names of several targets, where y was a data frame.
+        Names of several targets, if y is a data frame.
 
     Examples
     --------
@@ -138,7 +139,7 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
         return (mean, std) if return_std else mean
 
     def predict_interval(self, X: Given, level: float = 0.9) -> tuple[Array, Array]:
-        """Lower and upper ends between which y lies with probability `level`, (M,) or (M, K) each.
+        """Lower and upper ends of prediction intervals of probability `level`, (M,) or (M, K).
 
         Where the noise is learned, quantiles of a Student t account for its own uncertainty.
         """
@@ -175,7 +176,7 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
 
     @property
     def noise_(self) -> float | Array:
-        """Variance of the noise as it is known now, (K,) of K targets; nan where there is none."""
+        """Current variance of the noise, (K,) of K targets; nan where the channel has none."""
         found = self._single(self._learned.noise)
         return found if found.ndim else float(found)
 

@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,6 +29,9 @@ Collection: TypeAlias = Any
 ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 #: Numbers whose squares neither over- nor underflow, with room for sums of them.
 LEAST, MOST = 1e-140, 1e140
+#: Sparse rows of up to so many features, one of which is mostly filled, are learned from as dense
+#: ones, which have centres: a mean of 2000 would hide a spread of 1.
+DENSE_FEATURES = 1024
 #: Whole weights repeat rows until there would be so many times as many.
 MOST_COPIES = 8
 #: Rows wait until there are so many and are then learned from together, so that it does not matter
@@ -51,6 +54,8 @@ MOST_WAITING = 256
 BLOCKS = 0.1
 #: The largest forgetting factor of a stream that may change.
 ALMOST_ONE = float(np.nextafter(1.0, 0.0))
+#: Entries of an array that is made of sparse rows: 64 MB.
+BLOCK = 2**23
 #: The first rows of a collection, from which units are taken and the solver is chosen.
 FIRST_ROWS = 2000
 
@@ -160,10 +165,11 @@ class Rows:
         return Rows(self.X[keep], self.Y[keep], weights[keep], self.calls, left_out, self.changes)
 
     def measured(self, frame: Frame | None, solver: str) -> Rows:
-        """The rows with the ranges of their columns, dense ones."""
-        if self.ranges is not None or not isinstance(self.X, np.ndarray):
+        """The rows as they are learned from; dense ones with the ranges of their columns."""
+        X = with_centres(self.X)
+        if self.ranges is not None or not isinstance(X, np.ndarray):
             return self
-        return replace(self, ranges=ranges_of(self.X, frame, solver))
+        return replace(self, X=X, ranges=ranges_of(X, frame, solver))
 
     def owned(self) -> Rows:
         """The rows in an array of their own: the caller may write the next ones to the same."""
@@ -195,15 +201,21 @@ def require_shape(name: str, value: object, *shape: int | None) -> None:
     >>> require_shape("Y", np.zeros((7, 2)), None, 2)
     """
     received: tuple[int, ...] = getattr(value, "shape", ())
-    if len(received) != len(shape) or any(
-        s not in (None, r) for r, s in zip(received, shape, strict=True)
-    ):
+    pairs = zip(received, shape, strict=False)
+    if len(received) != len(shape) or any(s not in (None, r) for r, s in pairs):
         raise checks.refuse(name, f"shape {received}", f"{shape}", "save it again")
 
 
 def entries(X: Matrix) -> Array:
     """The numbers of an array, or those that a sparse one stores."""
     return np.asarray(sp.csr_array(X).data if sp.issparse(X) else X)
+
+
+def with_centres(X: Matrix) -> Matrix:
+    """Sparse rows as an array, if one of few columns is mostly filled."""
+    few = sp.issparse(X) and X.shape[1] <= DENSE_FEATURES
+    filled = np.bincount(sp.csr_array(X).indices).max(initial=0) if few else 0
+    return sp.csr_array(X).toarray() if 2 * filled > X.shape[0] else X
 
 
 def stacked(above: Matrix, below: Matrix) -> Matrix:
@@ -217,9 +229,8 @@ def matrix_state(X: Matrix) -> Array | dict[str, object]:
     """Rows as an array, or where they are sparse as their parts."""
     if not sp.issparse(X):
         return X
-    X = sp.csr_array(X)
-    parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr}
-    return {**parts, "shape": [int(n) for n in X.shape]}
+    X, shape = sp.csr_array(X), [int(n) for n in X.shape]
+    return {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": shape}
 
 
 def matrix_of(state: Any) -> Matrix:
@@ -256,18 +267,12 @@ def require_measurable(name: str, values: Matrix) -> None:
     miniamp.errors.InvalidInputError: X: got 1e+300, expected numbers below 1e+140; change the units
     """
     numbers = entries(values)
-    if not numbers.size:
-        return
-    largest = float(max(numbers.max(), -numbers.min()))
+    largest = float(max(numbers.max(), -numbers.min())) if numbers.size else 0.0
     if largest > MOST:
         raise checks.refuse(name, f"{largest:g}", f"numbers below {MOST:g}", "change the units")
     if 0.0 < largest < LEAST:
-        raise checks.refuse(
-            name,
-            f"{largest:g} as the largest",
-            f"zeros, or numbers above {LEAST:g}",
-            "change the units",
-        )
+        received, expected = f"{largest:g} as the largest", f"zeros, or numbers above {LEAST:g}"
+        raise checks.refuse(name, received, expected, "change the units")
 
 
 def ranges_of(X: Array, frame: Frame | None, solver: str) -> Ranges:
@@ -280,13 +285,15 @@ def ready(X: Given, features: int, frame: Frame | None = None, solver: str = "")
 
     Of a batch of 32 rows and 10 features those of scikit-learn took a fifth of the time.
     """
-    if type(X) is not np.ndarray or X.dtype.char not in "fd" or not X.size:
-        return None
-    if X.shape[1:] != (features,):
-        return None
-    own = ranges_of(X, frame, solver)
-    largest = max(float(own.high.max()), -float(own.low.min()))
-    return own if LEAST <= largest <= MOST and np.isfinite(own.total).all() else None
+    own = ranges_of(X, frame, solver) if are_floats(X, features) else None
+    largest = 0.0 if own is None else max(float(own.high.max()), -float(own.low.min()))
+    return own if own and LEAST <= largest <= MOST and np.isfinite(own.total).all() else None
+
+
+def are_floats(X: Given, features: int) -> TypeGuard[Array]:
+    """Whether X is an array of floats with so many columns."""
+    array = X if type(X) is np.ndarray else np.zeros(0, dtype=bool)
+    return array.dtype.char in "fd" and array.size > 0 and array.shape[1:] == (features,)
 
 
 def ready_targets(y: Given, X: Given) -> bool:
@@ -325,8 +332,8 @@ def numbers(name: str, X: Given) -> Given:
     X = checks.unmasked(name, plain(X))
     if isinstance(X, (list, tuple)):
         X = checks.array_of(name, X)
-    dtypes = getattr(X, "dtypes", None)
-    for dtype in [getattr(X, "dtype", None)] if dtypes is None else list(dtypes):
+    one = hasattr(type(X), "dtype")  # of an array or a series, not of a frame
+    for dtype in [getattr(X, "dtype", None)] if one else getattr(X, "dtypes", ()):
         kind = getattr(dtype, "kind", "")
         text = str(dtype).lower().startswith(("str", "date", "time", "duration"))
         if text or kind in ("c", "m", "M", "S", "U"):
@@ -340,9 +347,8 @@ def numbers(name: str, X: Given) -> Given:
 
 
 def _no_numbers(name: str, received: str) -> InvalidTypeError:
-    return InvalidTypeError(
-        name, received, "real numbers", "convert text, dates or categories to floats first"
-    )
+    remedy = "encode text, dates and categories first, or use miniamp.from_formula"
+    return InvalidTypeError(name, received, "real numbers", remedy)
 
 
 def is_dask(X: Given) -> bool:
@@ -351,14 +357,15 @@ def is_dask(X: Given) -> bool:
 
 
 def blocks_of(X: Collection) -> Iterator[Given]:
-    """The rows of a Dask array or frame, one block or partition in memory at a time."""
-    if _is_frame(X):
-        for k in range(X.npartitions):
-            yield X.partitions[k].compute()
-        return
-    whole = X.rechunk({1: -1})
-    for k in range(whole.numblocks[0]):
-        yield whole.blocks[k].compute()
+    """The rows of a Dask array or frame, or of a sparse matrix as arrays, a block at a time."""
+    if sp.issparse(X):
+        starts = range(0, max(1, X.shape[0]), size := max(1, BLOCK // X.shape[1]))
+        yield from (sp.csr_array(X)[start : start + size].toarray() for start in starts)
+    elif _is_frame(X):
+        yield from (X.partitions[k].compute() for k in range(X.npartitions))
+    else:
+        whole = X.rechunk({1: -1})
+        yield from (whole.blocks[k].compute() for k in range(whole.numblocks[0]))
 
 
 def first_rows(X: Collection) -> Given:

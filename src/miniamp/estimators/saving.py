@@ -116,7 +116,7 @@ class SaveMixin(ABC):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The estimator of this class that was saved; see `miniamp.load`."""
+        """Load a saved estimator of this class; see `miniamp.load`."""
         state = streams.load(path)
         with streams.restoring(path):
             return cls.from_state(state)
@@ -144,7 +144,7 @@ class SaveMixin(ABC):
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The estimator that was saved, ready to resume bit for bit as if never stopped.
+    """Load a saved estimator, which then resumes bit for bit as if it had never stopped.
 
     What was saved with it (`save(path, stream=...)`) is its attribute `stream_`.
 

@@ -149,14 +149,14 @@ def _score_target(y: Array, predicted: RowPrediction) -> Entry:
     fall = 0.5 * ratio if gaussian else channel.log_partition(mean, omega, V) - density
     spread = 2.0 if gaussian else max(2.0, float(ratio.var()))
     if channel.shift_invariant and not gaussian:
-        # Squared residuals of heavy tails have no variance, and their mean hangs on rare rows.
+        # Squared residuals of heavy tails have no variance, and their mean depends on rare rows.
         middle = np.argsort(V)[[len(V) // 2]]
         one, z, v = channel.at(middle), omega[middle], V[middle]
         average, variance = expected_score(one, z, v)
         usual = one.log_partition(z, z, v) - average
         surprises, spread = fall / usual, float(variance[0] / usual[0] ** 2)
     inside = ratio <= np.square(predicted.quantile(0.5 + LEVEL / 2.0))
-    each, count = (density, _heavier(ratio, df), square, var, surprises, square * square), len(y)
+    each, count = (density, heavier(ratio, df), square, var, surprises, square * square), len(y)
     sums = [float(np.add.reduce(one)) / count for one in each]  # half the time of a table's
     error = sums[2]
     return {
@@ -200,6 +200,7 @@ def score_labels(Y: Array, predicted: list[RowPrediction]) -> Entry:
         "surprise": float(brier.sum()) / total,
         "surprise_std": float(np.sqrt(max(float(spread.sum()), 0.0))) / total,
         "coverage": None,
+        "classes": truth.sum(axis=0).tolist(),
         "calibration": _reliability(probability, truth),
     }
 
@@ -211,7 +212,7 @@ def score_reweighted(Y: Array, predicted: list[RowPrediction]) -> Entry:
     return entry
 
 
-def _heavier(ratio: Array, df: Array) -> Array:
+def heavier(ratio: Array, df: Array) -> Array:
     """Log-density of a Student t over that of a Gaussian, at squared residuals over variances."""
     least = df.min()
     if least >= MOST_DF:

@@ -17,7 +17,7 @@ from miniamp.channels.base import Channel
 from miniamp.designs import Design, as_design
 from miniamp.errors import InvalidTypeError, MiniampError
 from miniamp.estimators.candidates import NAMED, PRIORS
-from miniamp.estimators.rows import Matrix
+from miniamp.estimators.rows import Matrix, with_centres
 from miniamp.estimators.scoring import Scorer
 from miniamp.evidence import Frame
 from miniamp.evidence.auto import choose
@@ -280,7 +280,7 @@ def auto_rows(settings: ModelSettings, X: Matrix, targets: int = 1) -> int:
 def auto_sizes(settings: ModelSettings, X: Matrix, targets: int = 1) -> list[int]:
     """Rows of each batch: equal ones, unless theory recommends others (`theory.schedule`)."""
     rows, features = (int(n) for n in X.shape)
-    sparse = sp.issparse(X)
+    sparse = sp.issparse(with_centres(X[:SAMPLED]))
     if settings.joins(features, targets, sparse):
         pieces = -(-rows // max(LEAST_TOGETHER, TOGETHER * features))
         return [len(part) for part in np.array_split(np.arange(rows), pieces)]
@@ -310,7 +310,7 @@ def takes_amp(settings: ModelSettings, X: Matrix) -> bool:
 
 def _sample(settings: ModelSettings, X: Matrix) -> Design:
     """Some of these rows, standardised."""
-    sample = X[:: max(1, X.shape[0] // SAMPLED)]
+    sample = with_centres(X[:: max(1, X.shape[0] // SAMPLED)])
     return as_design(settings.first_frame(sample).rows(sample, intercept=settings.intercept))
 
 

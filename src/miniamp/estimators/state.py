@@ -129,8 +129,7 @@ class FitState:
         rows = rows.normalised().measured(self.frame, self.settings.solver)
         tally = self.tally.seeing(rows.X, rows.ranges)
         if not issparse(rows.X) and (self.frame is None or tally.widens(self.tally).any()):
-            model = self._predictor, self.settings.score
-            rows, tally = outliers.repaired(rows, self.tally, tally, *model)
+            rows, tally = outliers.repaired(rows, self.tally, tally, self._predictor)
         start, design = self._framed(rows)
         return start._learned(design, rows, tally)
 

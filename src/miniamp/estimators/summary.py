@@ -1,4 +1,4 @@
-"""What a fitted estimator tells: a table of coefficients or centres; covariances and draws."""
+"""Summaries of fitted estimators: tables of coefficients or centres, covariances and draws."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def _two_columns(facts: Mapping[str, str]) -> list[str]:
 
 
 class SummaryMixin(ABC):
-    """What a fitted estimator tells about itself: as a table, in a notebook, to ArviZ."""
+    """Mixin of summaries: as a table, as text, and in a notebook."""
 
     @abstractmethod
     def _summary(self, level: float, names: Sequence[str] | None = None) -> Summary:
@@ -217,7 +217,7 @@ class SummaryMixin(ABC):
         return self._summary(checked_level(level)).text(most)
 
     def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
-        """What a notebook shows: the parameters, and the summary once fitted."""
+        """Display in a notebook: the parameters, and the summary once fitted."""
         bundle: dict[str, str] = super()._repr_mimebundle_(**options)  # type: ignore[misc]
         if "text/html" in bundle and self.__sklearn_is_fitted__():  # type: ignore[attr-defined]
             bundle["text/html"] += self._summary(0.9).html()
@@ -281,7 +281,7 @@ def _joint(
 
 
 class JointUncertainty(ABC):
-    """What a regressor or classifier can tell of several coefficients together."""
+    """Mixin of joint posteriors of coefficients: covariances, contrasts and draws."""
 
     @property
     @abstractmethod

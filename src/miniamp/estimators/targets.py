@@ -6,7 +6,7 @@ import functools
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -227,9 +227,10 @@ def _keeps_sites(model: Model, settings: ModelSettings, design: Design) -> bool:
 
 
 def conflict(
-    error: ConflictError | np.linalg.LinAlgError, X: Matrix, settings: ModelSettings
+    error: ConflictError | np.linalg.LinAlgError, rows: Rows, settings: ModelSettings, waited: bool
 ) -> ConflictError:
-    """The same refusal of a batch, with remedies in the terms of an estimator."""
+    """The same refusal of a batch, alone or `waited` for, with remedies of an estimator."""
+    X = rows.X
     copies = X.shape[0] - _distinct(X)
     remedies = [f"{copies} of the rows are copies of others: drop those"] if copies else []
     if not settings.learn_noise:
@@ -237,13 +238,24 @@ def conflict(
     remedies.append("if the stream itself has changed, set {forget=auto} or start over")
     remedies.append("or let {on_conflict=adapt} use what it can")
     about = error if isinstance(error, ConflictError) else ConflictError("", "no solution")
+    argument, expected = "X, y", about.expected
+    received = f"{X.shape[0]} rows that contradict what was learned before: {about.received}"
+    row = None if waited else about.row
+    if about.row is not None:
+        what = "a row" if row is None else f"row {row}"
+        if row is not None and rows.Y.shape[1] == 1 and settings.channel.shift_invariant:
+            what += f": y={rows.Y[row, 0]:.4g}"
+        argument, received = "y", f"{what}, {about.deviations:.3g} standard deviations off"
+        expected = "what the model and the other rows predict; nothing was learned"
     return ConflictError(
-        "X, y",
-        f"{X.shape[0]} rows that contradict what was learned before: {about.received}",
-        about.expected,
+        argument,
+        received,
+        expected,
         "; ".join(remedies),
         health=about.health,
         iteration=about.iteration,
+        row=row,
+        deviations=about.deviations,
     )
 
 
@@ -276,7 +288,8 @@ def joint(models: Sequence[Model]) -> SoftmaxPosterior | None:
     if not models[0].channel.joint:
         return None
     own = tuple(InformationPosterior.of(m.posterior) for m in models)
-    return SoftmaxPosterior(own, models[0].batches, models[0].scale_known)
+    channel = cast(channels.Softmax, models[0].channel)
+    return SoftmaxPosterior(own, models[0].batches, models[0].scale_known, channel)
 
 
 def predictions(
@@ -291,7 +304,7 @@ def predictions(
                 for model, unit in zip(models, units, strict=True)
             ]
         omega, V = together.scores(design)
-    channel, certain = channels.Softmax(), np.full(design.shape[0], np.inf)
+    channel, certain = together.channel, np.full(design.shape[0], np.inf)
     return [RowPrediction(channel, o, v, certain) for o, v in zip(omega.T, V.T, strict=True)]
 
 
@@ -310,7 +323,7 @@ def _absorbed_together(
             belief = _with_scale(belief, settings, design, rows)
         if belief.batches == 0 and belief.scale_known > 0.0:
             # Cross-validation has weighed every row, which left out by linear response may seem
-            # beyond reason: one of 133 wines by 11 standard deviations.
+            # an outlier: one of 133 wines by 11 standard deviations.
             attempt = iterated(belief, evidence, stop)
             belief, info = attempt.belief, attempt.report(belief)
         else:
@@ -324,8 +337,8 @@ def _absorbed_together(
 
 def models_of(belief: SoftmaxPosterior) -> list[Model]:
     """One model per class."""
-    channel, counts = channels.Softmax(), (belief.batches, belief.scale_known)
-    return [Model(one, channel, *counts) for one in belief.posteriors]
+    known = belief.channel, belief.batches, belief.scale_known
+    return [Model(one, *known) for one in belief.posteriors]
 
 
 def _with_scale(

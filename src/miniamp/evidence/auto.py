@@ -224,7 +224,9 @@ class AutoBatch(DrawnRows[Chosen]):
     def _chosen(self, choice: SolverChoice) -> _Solver:
         if choice.solver not in self._solvers:
             amp = choice.solver == "amp"
-            self._solvers[choice.solver] = Batch.like(self) if amp else RobustBatch.like(self)
+            made: _Solver = Batch.like(self) if amp else RobustBatch.like(self)
+            del made.__dict__["_solvers"]  # which has it: a cycle would keep the rows in memory
+            self._solvers[choice.solver] = made
         return self._solvers[choice.solver]
 
 

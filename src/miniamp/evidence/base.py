@@ -14,6 +14,15 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import Design, as_design
 from miniamp.evidence.linear import row_moments
+from miniamp.evidence.outlying import (
+    BEYOND,
+    FEW_OUTLIERS,
+    MEDIAN,
+    PLAUSIBLE,
+    carriers,
+    outlying,
+    student_weights,
+)
 from miniamp.evidence.row_scores import scores_of
 from miniamp.info import Adaptation, Outlier, Stop
 from miniamp.posterior import Moments, Posterior
@@ -21,26 +30,6 @@ from miniamp.tilt import Tilt
 
 #: Newton steps to the cavity of a row; one is exact for a Gaussian channel.
 NEWTON = 8
-#: A row is beyond reason from so many standard deviations on: a Gaussian has one in 5e8 there.
-BEYOND = 6.0
-#: Degrees of freedom of the Student t whose weights such a row gets.
-DEGREES = 4.0
-#: Weights have settled once none falls by more than this factor.
-SETTLED = 1.5
-#: But never within so many standard deviations of the model's own noise, however small those of
-#: others are: rows at 2.3 of them were down-weighted where the noise was given and right.
-PLAUSIBLE = 3.0
-#: Outliers are apart: without them no more other rows are implausible than there are outliers,
-#: beside this share of a Gaussian. Student's t of df=3 has six times as many, and such rows, once
-#: down-weighted, cost one real regression in ten 5 % to 200 % of its error.
-GAUSSIAN_TAIL = 0.0027
-#: Up to this share of a batch, rows beyond reason are outliers; more of them contradict the belief.
-FEW_OUTLIERS = 0.1
-#: From so many rows on, the median residual of a batch is used to see through a noise level that
-#: the outliers themselves have raised.
-MEDIAN_ROWS = 20
-#: Median of |r| over the standard deviation, for Gaussian residuals.
-MEDIAN = 0.6745
 #: The noise of a batch in conflict grows until its health figure is below this.
 ENOUGH_NOISE = 2.0
 #: Rows are blind where none moves z (mean V g^2 below the first number) and some would widen it
@@ -68,7 +57,8 @@ class DrawnRows(Generic[MemoryT]):
     #: What `adapted` has done so far: weights of outliers, and a factor of the noise of all rows.
     row_weights: Mapping[Outlier, float] = MappingProxyType({})
     noisier: float = 1.0
-    heavy = False  #: whether `adapted` found that rows far off belong to heavy tails
+    #: Whether rows far off belong to heavy tails; None before `adapted` has judged their weights.
+    heavy: bool | None = None
     leaves_out = True  #: whether `cavity` knows each row without itself
     weights: Array | None = None  #: how often each row counts, (M,); None is once
 
@@ -196,20 +186,22 @@ class DrawnRows(Generic[MemoryT]):
         if self.noisier > 1.0:  # labels of any weight but 1 have no closed form
             plain = plain.weighted(np.full(self.rows, 1.0 / self.noisier))
         fitted, none, noise = self._fitted(step), np.zeros(self.rows), plain.gaussian_noise()
-        alike = sound and self.weights is None and not self.heavy
+        alike = sound and self.weights is None and self.heavy is None
         if alike and noise is not None and plausible(np.abs(self.y - fitted) / np.sqrt(noise)):
             return None
         # A row alone may show that a sparse coefficient is not zero. It is then off by much without
         # itself, and explained with it.
-        unexplained = {row.row for row in outlying(plain, self.y, fitted, none, self.heavy)[0]}
-        judged = (plain, self.y, *self.cavity(step), self.heavy) if unexplained else None
-        away, apart = outlying(*judged) if judged else ([], True)
-        if not apart and self.row_weights and not self.heavy:
+        heavy = bool(self.heavy)
+        unexplained = {row.row for row in outlying(plain, self.y, fitted, none, heavy)[0]}
+        away, apart = list[Outlier](), True
+        if unexplained:
+            away, apart = outlying(plain, self.y, *self.cavity(step), heavy)
+        if not apart and self.row_weights and self.heavy is None:
             new = self.like(self)
             new.weights, new.row_weights, new.heavy, new.noisier = None, {}, True, 1.0
             return new.with_channel(self.plain), ()
         few = max(1, int(FEW_OUTLIERS * self.rows))
-        found = [row for row in away if row.row in unexplained and (apart or not self.heavy)]
+        found = [row for row in away if row.row in unexplained and (apart or not heavy)]
         found = found if sound else carriers(found, few)
         weights, noisier = self.row_weights, self.noisier
         growing = noisier > 1.0 and ENOUGH_NOISE < step.health < np.inf
@@ -227,6 +219,8 @@ class DrawnRows(Generic[MemoryT]):
             each[row.row] *= weight
         new = self.weighted(each)
         new.row_weights, new.noisier = weights, noisier
+        if self.row_weights and self.heavy is None:
+            new.heavy = False  # later rounds, where little noise is left, do not judge again
         done = [Adaptation("noise", noisier)] if noisier > 1.0 else []
         return new, (*done, *(Adaptation("row", weight, row) for row, weight in weights.items()))
 
@@ -241,54 +235,6 @@ def plausible(away: Array) -> bool:
     worst = float(away.max())
     below = np.count_nonzero(away < worst * MEDIAN / BEYOND)  # of a median too small for the worst
     return worst < PLAUSIBLE or (worst < BEYOND and 2 * int(below) < len(away))
-
-
-def outlying(
-    channel: Channel, y: Array, omega: Array, V: Array, heavy: bool = False
-) -> tuple[list[Outlier], bool]:
-    """The rows y that are beyond reason where z ~ N(omega, V) is known without them.
-
-    And whether they are apart from all others. Deviations are those of a Gaussian with the same
-    ratio of densities at y and at its most likely value, so that a label, a count or heavy-tailed
-    noise is judged by its own distribution; in units of the usual one, where that is smaller.
-    """
-    got, best = channel.log_densities(y, omega, V)
-    own = deviations = np.sqrt(2.0 * np.maximum(best - got, 0.0))
-    if channel.shift_invariant and len(y) >= MEDIAN_ROWS:
-        # Of all others, where tails are heavy.
-        others = np.sqrt((np.sum(np.square(own)) - np.square(own)) / len(y))
-        usual = others if heavy else np.median(own) / MEDIAN
-        deviations = own / np.clip(usual, 1.0 / np.sqrt(len(y)), 1.0)
-    far = (deviations > BEYOND) & (own > PLAUSIBLE)
-    tail = np.sum((deviations > PLAUSIBLE) & ~far) - GAUSSIAN_TAIL * len(y)
-    where, expected = np.flatnonzero(far), channel.predict(omega, V)[0]
-    rows = [
-        Outlier(int(i), float(y[i]), float(np.broadcast_to(expected, y.shape)[i]), float(d))
-        for i, d in zip(where, deviations[where], strict=True)
-    ]
-    return rows, bool(tail <= len(rows))
-
-
-def carriers(found: list[Outlier], few: int) -> list[Outlier]:
-    """The few worst of many outliers, where they carry 3/4 of all squared deviations; else all.
-
-    An outlier of leverage h pulls the fit away from all other rows, by h of its square in all. Of
-    Gaussian residuals the worst tenth carry .44.
-    """
-    worst = sorted(found, key=lambda row: -row.deviations)[:few]
-    carried, total = (sum(row.deviations**2 for row in some) for some in (worst, found))
-    return worst if carried > 0.75 * total else found
-
-
-def student_weights(
-    found: list[Outlier], before: Mapping[Outlier, float]
-) -> dict[Outlier, float] | None:
-    """Weights of outliers under Student's t of `DEGREES` degrees of freedom; None if settled."""
-    weights = {row: (DEGREES + 1.0) / (DEGREES + row.deviations**2) for row in found}
-    old = {row.row: weight for row, weight in before.items()}
-    same = old.keys() == {row.row for row in weights}
-    settled = same and all(old[row.row] < SETTLED * w for row, w in weights.items())
-    return None if settled else weights
 
 
 def project(belief: Posterior, design: Design) -> tuple[Array, Array]:

@@ -35,9 +35,9 @@ CAREFUL_DAMPING = 0.5
 #: A fall of mean(-dg) by this factor in one iteration means that all rows are fitted exactly;
 #: while a batch is being learned it changes by factors of order one.
 SILENCE = 1e-6
-#: The share of the variance that a start takes for explained, and has in its means, so that rows
-#: see the power of z that they expect. At .1 and below random starts under a sparse prior ended in
-#: conflict (4 of 4 at N = 400, y = |z| + noise), at .5 none.
+#: The share of the variance that a start assumes to be explained, and has in its means, so
+#: that rows see the power of z that they expect. At .1 and below random starts under a sparse prior
+#: ended in conflict (4 of 4 at N = 400, y = |z| + noise), at .5 none.
 LEAN = 0.5
 #: The least E z^2 | y over V in a spectral start: rows with y = |z| near zero would else outweigh
 #: all others. And the tolerance of its eigenvector.

@@ -1,7 +1,8 @@
-"""Memory: many rows rotated to a few, and what the others say kept in the tilt."""
+"""Memory: many rows rotated to a few, and the tilts of the others."""
 
 from __future__ import annotations
 
+import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -55,8 +56,9 @@ class Stack:
     def at(self, sites: Sites) -> StackSolution:
         """The Gaussian under any sites; the latest answer is kept."""
         if self._solved is None or self._solved.sites is not sites:
-            joint = solve(self.R, self.t, sites)
-            self._solved = StackSolution(joint.mean, joint.var, joint.field, self, joint, sites)
+            joint, self._solved = solve(self.R, self.t, sites), None
+            own = copy.copy(self)  # a cycle would keep the rows in memory
+            self._solved = StackSolution(joint.mean, joint.var, joint.field, own, joint, sites)
         return self._solved
 
     def in_common(self, sites: Sites) -> Answer:
@@ -169,7 +171,7 @@ def matched_precision(
 ) -> Array:
     """The precisions, one per coefficient, that replace the dropped rows without moving a variance.
 
-    `dropped` are the sums of squares of these rows, (N,): what they would say alone.
+    `dropped` are the sums of squares of these rows, (N,): their precision alone.
 
     Wanted is A + c(A) = c, with c the field's precision with all rows and c(A) that of the kept
     ones when A has joined the sites. c(A) grows with A, slowly, so that A <- c - c(A) settles.

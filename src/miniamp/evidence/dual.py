@@ -85,7 +85,7 @@ class DualSolution(OnRows):
         self.design = design
 
     def absorbed(self, belief: Posterior) -> Posterior:
-        """The belief tilted by what the rows say; it remembers none of them."""
+        """The belief with the tilt of the rows; it remembers none of them."""
         return belief.tilted(self.field)
 
     @cached_property

@@ -197,13 +197,14 @@ class ExactBatch(DrawnRows[Round]):
             past = Information(*none, noise, *belief.gaussian())
         else:
             past = belief.remembered.information(noise, self.known, belief.gaussian)
-        sums = (
-            self._with_products(past.S, weights),
-            past.b + self.design.transposed_times(weighted),
-            past.square + float(weighted @ self.y),
-            past.count + count,
-        )
-        seen = Information(*sums, past.noise, past.precision, past.linear)
+        square, linear = float(weighted @ self.y), self.design.transposed_times(weighted)
+        if self.noisier > 1.0 and past.count and self.learns_noise:
+            # What contradicts the past is noise like any other. Without it, later rows of a stream
+            # whose level has changed would contradict the past for good.
+            away, left = self.y - self.design.times(past.solution.mean), 1.0 - 1.0 / self.noisier
+            square, count = square + left * float(away @ away), count + left * self.rows
+        S, sums = self._with_products(past.S, weights), (past.square + square, past.count + count)
+        seen = Information(S, past.b + linear, *sums, past.noise, past.precision, past.linear)
         prior, nothing = belief.prior, np.zeros(N)
         centre, width = prior.moments(nothing, nothing)
         own = 1.0 / width
@@ -267,7 +268,7 @@ class ExactBatch(DrawnRows[Round]):
         away = step.memory.residuals
         away = self.y - self.design.times(step.estimate.mean) if away is None else away
         away = np.abs(away) * np.sqrt(step.memory.weights / seen.noise)
-        if sound and not self.heavy and self.weights is None and plausible(away):
+        if sound and self.heavy is None and self.weights is None and plausible(away):
             return None
         now = self.with_channel(self.plain.with_noise(seen.noise))
         better = DrawnRows.adapted(now, belief, step, sound=sound)
@@ -358,7 +359,7 @@ class ExactBatch(DrawnRows[Round]):
         return new, max(change, float(moves.max()))
 
     def _step(self, seen: Information, own: Array) -> tuple[tuple[float, float], float, float]:
-        """A step of the logarithms of noise and width, and how many rows tell of each."""
+        """A step of the logarithms of noise and width, and how many rows determine each."""
         k, mean = len(own), seen.solution.mean
         free = max(seen.free, TINY)
         used = max(k - seen.variance_sum(own), TINY)

@@ -55,7 +55,7 @@ class Factors(Posterior):
     def after(
         cls, belief: Posterior, tilt: Tilt, columns: Array, log_evidence: float, residual: float
     ) -> Factors:
-        """`belief` with `tilt` added, and what the batch said of its own columns."""
+        """`belief` with `tilt` added, and the result for the columns of the batch."""
         new = cls(belief.prior, belief.size, belief.tilt + tilt)
         new.__dict__.update(columns=columns, log_evidence=log_evidence, residual=residual)
         return new
@@ -99,7 +99,7 @@ class FactorBatch(WholeEvidence):
     damping : float
         Share of the old means that is kept at each iteration. Not needed for data of the model.
     mean_field : bool
-        Variational mean field in the place of message passing: no Onsager terms, and second moments
+        Variational mean field instead of message passing: no Onsager terms, and second moments
         where those have products of means. Never diverges, also with few or dependent rows, where
         the expansion behind message passing fails; less accurate where that holds.
     rng : numpy.random.Generator or int

@@ -75,7 +75,7 @@ class FactorScores:
                 total = values.size * np.log(2.0 * np.pi * noise)
                 self.log_null = -0.5 * float(total + self.square / (self.unit**2 * noise))
                 return
-            rows = channel if channel.shape in ((), (1,)) else _one_per_row(channel)
+            rows = _one_per_row(channel) if channel.shape else channel
             self.J = weight[:, None] * rows.score(values)
             self.log_null = float(np.sum(rows.log_partition(values, 0.0, 0.0)))
             return
@@ -246,7 +246,7 @@ def _checked_dense(Y: Given, channel: Channel) -> Array:
     _checked_shape(values.shape)
     narrow = values.dtype == np.float32 and _shared_noise(channel) is not None
     with np.errstate(over="ignore", invalid="ignore"):
-        if narrow and np.isfinite(values.sum()):
+        if narrow and np.isfinite(values.max() - values.min()):
             return values  # kept as they come
     return channel.checked(checks.numeric("Y", values))
 
@@ -256,9 +256,7 @@ def _checked_sparse(Y: Any, channel: Channel) -> Any:
         Y = Y.tocsr()
     _checked_shape(Y.shape)
     if Y.dtype.kind not in "fiub":
-        raise InvalidTypeError(
-            f"Y: got a sparse matrix of {Y.dtype}, expected real numbers; convert it"
-        )
+        raise InvalidTypeError("Y", f"a sparse matrix of {Y.dtype}", "real numbers", "convert it")
     Y = Y.astype(np.float64, copy=False)
     if Y.nnz < Y.shape[0] * Y.shape[1]:
         channel.checked(np.zeros(1))  # absent entries are zeros, and must be possible outcomes

@@ -42,7 +42,8 @@ class Ranges(NamedTuple):
         (M, N), kinds = X.shape, (np.minimum, np.maximum, np.add)
         several = LINE // N
         if several < 2 or 8 * several > M or not X.flags.c_contiguous:
-            return cls(*(kind.reduce(X, 0, np.float64) for kind in kinds))
+            low, high = (kind.reduce(X, 0).astype(np.float64, copy=False) for kind in kinds[:2])
+            return cls(low, high, np.add.reduce(X, 0, np.float64))
         whole = M - M % several
         lines, rest = X[:whole].reshape(-1, several * N), X[whole:]
         found = (kind.reduce(lines, 0, np.float64).reshape(several, N) for kind in kinds)
@@ -58,8 +59,7 @@ class Frame:
     Any fixed change of zero and unit is a change of coordinates under which a belief stays valid
     for ever, and that of the first batch brings features of wildly different scales into one range;
     what the first batch gets wrong by a factor, the solver and the learned prior put right. A
-    feature that has been constant has told nothing, so its unit can still be chosen when it first
-    varies.
+    feature that has been constant carries no information, so its unit can still be chosen later.
 
     A feature that is mostly zero keeps its zero (sparse rows stay sparse) and takes the root mean
     square of its other values for a unit; the others take mean and standard deviation. The
@@ -159,6 +159,7 @@ class Frame:
 
         `power` is the sum of (Phi - centre)^2 over the rows, where that is known.
         """
+        Phi = self._with_centres(Phi)
         if scipy.sparse.issparse(Phi) or not follow:
             frame = self.following(Phi) if follow else self.seeing(Phi)
             return frame, frame.design(Phi, intercept, swept=swept)
@@ -215,7 +216,7 @@ class Frame:
         filled = Phi.data != 0.0
         where, places = np.unique(Phi.indices[filled], return_inverse=True)
         count = np.bincount(places)
-        power = np.bincount(places, np.square(Phi.data[filled], dtype=np.float64))
+        power = np.bincount(places, np.square(Phi.data[filled], dtype=np.float64)).astype(float)
         scale, started = self.scale.copy(), self.started.copy()
         counted = np.array(np.broadcast_to(self.counted, scale.shape))
         power += counted[where] * np.square(scale[where])
@@ -248,10 +249,16 @@ class Frame:
         Features that have not yet varied are zero. `checked` rows are known to be finite floats.
         """
         self._check(Phi)
+        Phi = self._with_centres(Phi)
         if scipy.sparse.issparse(Phi):
             return self._sparse_rows(scipy.sparse.csr_array(Phi), intercept)
         X = cast(Array, Phi) if checked else checked_matrix(Phi)
         return framed(X, self.centre, self._unit, X.shape[1] + intercept)
+
+    def _with_centres(self, Phi: Given) -> Given:
+        """Sparse rows as an array, if features have centres."""
+        sparse = scipy.sparse.issparse(Phi) and self.centre.any()
+        return scipy.sparse.csr_array(Phi).toarray() if sparse else Phi
 
     def _sparse_rows(self, Phi: scipy.sparse.csr_array, intercept: bool) -> scipy.sparse.csr_array:
         """The stored entries in their units, and a one at the end of each row.

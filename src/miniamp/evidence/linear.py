@@ -7,7 +7,7 @@ under given sites; who answers is a matter of cost alone:
 `RowSpectrum`   rows decomposed once, then O(m N) for each scale of the sites (vector AMP)
 `solve`      a Cholesky factor of the m x m side, O(m^2 N), for any sites
 
-Both return the mean, the variance and the *field* of every coefficient: what the rows say of it, or
+Both return the mean, the variance and the *field* of every coefficient: its tilt by the rows, or
 its marginal with its own site divided out.
 """
 
@@ -76,7 +76,7 @@ class Sites(NamedTuple):
 
 
 class RowSites(NamedTuple):
-    """Gaussians exp(-precision z^2/2 + linear z), one per row: what a channel says of Phi x."""
+    """Gaussians exp(-precision z^2/2 + linear z), one per row: the likelihood of Phi x."""
 
     precision: Array
     linear: Array
@@ -111,7 +111,7 @@ class Joint(NamedTuple):
 
     mean: Array  #: (N,) means
     var: Array  #: (N,) variances
-    field: Tilt  #: (N,) what the rows say of each coefficient: the cavity of its site
+    field: Tilt  #: (N,) tilt of each coefficient by the rows: the cavity of its site
     known: Array  #: (m, N) lower^-1 R
     D: Array  #: (N,) 1/precision
     lower: Array  #: Cholesky factor of K = 1 + R D R'

@@ -41,9 +41,10 @@ Linear: TypeAlias = Stack | Dual | Scored
 #: The step of every iteration but the first. Full steps fail on AR designs; 0.7 converged on
 #: i.i.d., ill-conditioned, AR and factor designs at noise 1e-2 to 1e-8, in 10 to 200 iterations.
 STEP = 0.7
-#: So many iterations are a failure: one of 64 designs above took more, at an error that was fine.
-LONGEST = 400
-#: The step after a quarter of them: few undecided coefficients and few rows can swing for ever at
+#: After so many iterations the average of the careful ones is the answer: sparse rows under a spike
+#: and slab may have no stable fixed point, as where one of nine coefficients explains a large y.
+LONGEST = 200
+#: The step after half of them: few undecided coefficients and few rows can swing for ever at
 #: 0.7 (N = 40, 26 rows) and settle at 0.2. Steps that shrink all the way to zero did worse.
 CAREFUL_STEP = 0.2
 #: Solved once means and variances are off by this part of a posterior standard deviation: far below
@@ -74,6 +75,8 @@ class RobustState(NamedTuple):
     blind: bool = False  #: the rows do not show the sign of z, of which nothing is known
     past: float = 0.0  #: the `volume` of the remembered rows, where that is exact
     last: tuple[Linear, Sites] | None = None  #: rows and sites of the coefficients of the last step
+    average: Sites | None = None  #: of the sites of all careful steps
+    common_end: RobustStep | None = None  #: the last step in common, where one each is tried
 
 
 RobustStep = Step[Tilt, Moments, RobustState]
@@ -241,9 +244,10 @@ class RobustBatch(DrawnRows[RobustState]):
         """One iteration: the sites of all coefficients, and of the rows, from their cavities."""
         linear, scaled = self._linear(belief, state), state.fixed and state.common
         now = linear.in_common(state.sites) if scaled else linear.at(state.sites)
-        t, careful, ended = state.iterations, LONGEST // 4, state.iterations + 1 >= LONGEST
+        t, careful, ended = state.iterations, LONGEST // 2, state.iterations + 1 >= LONGEST
         seen = state._replace(iterations=t + 1, last=(linear, state.sites))
         size = (STEP if t < careful else CAREFUL_STEP) if t else 1.0
+        averaged = ended and state.average is not None
         rows, figure, carried, residual = state.rows, state.before, np.inf, 0.0
         if not (scaled or (state.fixed and figure < WIDER)):
             omega, V = linear.at(state.sites).left_out()
@@ -273,7 +277,8 @@ class RobustBatch(DrawnRows[RobustState]):
             tilt=now.field,
             estimate=new,
             memory=seen,
-            change=relative_change(new, estimate),
+            # An average changes by so much less when one more joins it.
+            change=relative_change(new, estimate) / (LONGEST - careful if averaged else 1),
             health=figure,
             solved=solved,
             ended=ended and not solved,
@@ -282,8 +287,16 @@ class RobustBatch(DrawnRows[RobustState]):
             carried_by=carried,
         )
         if solved or ended:
+            before = state.common_end
+            if not solved and before is not None and before.health < np.inf:
+                return before
             return self._checked(belief, linear, step) if state.common else _accepted(belief, step)
-        if state.common:
+        if t >= careful:
+            average = state.average or state.sites
+            seen = seen._replace(average=average.towards_mean(state.sites, 2.0 / (t - careful + 2)))
+        if seen.average is not None and t + 2 == LONGEST:
+            sites = seen.average
+        elif state.common:
             sites = state.sites.towards_mean(sites, size)
         else:
             # An undecided coefficient answers its field by more than it was given: A var > 1. Two
@@ -307,7 +320,8 @@ class RobustBatch(DrawnRows[RobustState]):
         wide, _ = match(base, linear.at(own).field)
         if not step.ended and np.mean(wide.var) <= WIDER * np.mean(moments.var):
             return step
-        state = state._replace(sites=own, common=False, iterations=0)  # a new start
+        kept = _accepted(belief, step._replace(solved=False, ended=True))
+        state = state._replace(sites=own, common=False, iterations=0, average=None, common_end=kept)
         return step._replace(memory=state, change=max(1.0, step.change), solved=False, ended=False)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
@@ -15,9 +16,10 @@ from miniamp.absorb import Step
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.softmax import Softmax
 from miniamp.designs import Design, as_design
-from miniamp.evidence.base import BEYOND, FEW_OUTLIERS, check_columns, student_weights
+from miniamp.evidence.base import check_columns
 from miniamp.evidence.information import InformationPosterior
 from miniamp.evidence.linear import TINY, RowSites
+from miniamp.evidence.outlying import BEYOND, FEW_OUTLIERS, student_weights
 from miniamp.evidence.row_scores import RowScores, TiedScores, scores_of
 from miniamp.info import Adaptation, Outlier, PlainEvidence
 from miniamp.posterior import Moments, Prior
@@ -41,8 +43,8 @@ LONG = 1.0
 FAINTEST = 1e-6
 #: What is known of the logarithm of the scale of the scores beforehand, as in `learning`.
 SCALE_KNOWN = 0.25
-#: A batch changes the logarithm of the scale at most by this, and so many values are tried.
-LONGEST_STRETCH, SCALES = 0.5, 11
+#: A batch changes the logarithm of the scale by steps of this, so many at most.
+SCALE_STEP, MOST_STEPS = 0.1, 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +59,8 @@ class SoftmaxPosterior:
         How many batches have taught it.
     scale_known : float
         Fisher's information of left-out rows on the logarithm of the scale of the scores.
+    channel : Softmax
+        What is known of wrong labels.
 
     Examples
     --------
@@ -74,6 +78,7 @@ class SoftmaxPosterior:
     posteriors: tuple[InformationPosterior, ...]
     batches: int = 0
     scale_known: float = 0.0
+    channel: Softmax = field(default_factory=Softmax)
 
     def __post_init__(self) -> None:
         own = tuple(InformationPosterior.of(one) for one in self.posteriors)
@@ -105,10 +110,11 @@ class SoftmaxPosterior:
     def scaled(self, factor: float) -> SoftmaxPosterior:
         """The belief that counts what it has seen `factor` times; the scale stays."""
         own = tuple(one.scaled(factor) for one in self.posteriors)
-        return replace(self, posteriors=own, scale_known=factor * self.scale_known)
+        known, channel = factor * self.scale_known, self.channel.faded(factor)
+        return replace(self, posteriors=own, scale_known=known, channel=channel)
 
     def stretched(self, factor: ArrayOrFloat) -> SoftmaxPosterior:
-        """The belief about factor * x in the place of x; the prior stays."""
+        """The belief about factor * x instead of x; the prior stays."""
         return replace(self, posteriors=tuple(one.stretched(factor) for one in self.posteriors))
 
     def with_prior(self, prior: Prior) -> SoftmaxPosterior:
@@ -138,7 +144,7 @@ class SoftmaxPosterior:
 
     def probabilities(self, Phi: Given) -> Array:
         """Probability of each class for new rows, (M, K)."""
-        return Softmax().joint_probabilities(*self.scores(Phi))
+        return self.channel.joint_probabilities(*self.scores(Phi))
 
 
 class SoftmaxState(NamedTuple):
@@ -148,6 +154,8 @@ class SoftmaxState(NamedTuple):
     pull: Array  #: (M, K) of the rows on their scores: weight times label less probability
     sites: RowSites
     left_out: Moments  #: the scores of each row without itself, (M, K) each
+    right: Array  #: (M,) probability that a label is not wrong
+    channel: Softmax  #: what is known of wrong labels with these rows
     iterations: int = 0
     tied: tuple[TiedScores, ...] = ()  #: the spaces under the sites
     move: Array = np.zeros(0)  #: of the logarithm of the precisions, (M, K)
@@ -206,21 +214,17 @@ class SoftmaxBatch(PlainEvidence):
             raise checks.refuse("labels", got, "0, 1, 2, ...", "number them")
         self.weights = np.ones(len(found)) if weights is None else np.asarray(weights)
         self.given_weights, self.learn_scale = self.weights, learn_scale
-        self.channel = Softmax()
-
-    @property
-    def rows(self) -> int:
-        """The number M of rows."""
-        return len(self.labels)
+        self.channel, self.rows = Softmax(), len(found)
 
     def start(self, belief: SoftmaxPosterior) -> tuple[Moments, SoftmaxState]:
         K = len(belief.posteriors)
         if self.labels.max() >= K:
-            remedy = "make a belief of more classes"
-            raise checks.refuse("labels", f"{self.labels.max()}", f"0 to {K - 1}", remedy)
+            raise checks.refuse("labels", f"{self.labels.max()}", f"0 to {K - 1}", "add classes")
         scores = belief.scores(self.design)
         spaces, nothing = belief.spaces(self.design), np.zeros_like(scores.mean)
-        state = SoftmaxState(spaces, nothing, RowSites(nothing, nothing), scores)
+        # Labels are judged by scores that know the others: those of a new class support each other.
+        known = np.ones(self.rows), belief.channel
+        state = SoftmaxState(spaces, nothing, RowSites(nothing, nothing), scores, *known)
         # When so many rows have been seen, this part is left of what was not known of them.
         left = min(1.0, belief.size / self.rows)
         return Moments(scores.mean, left * scores.var), state
@@ -238,7 +242,7 @@ class SoftmaxBatch(PlainEvidence):
     ) -> SoftmaxStep:
         """The sites of all rows from their scores, and the scores that these give."""
         K, (omega, V) = len(belief.posteriors), estimate
-        truth, weights = self._truth(K), self.weights[:, None]
+        truth, weights = self._truth(K), (self.weights * state.right)[:, None]
         curvature = self.channel.joint_output(omega, V)[1]
         precision = np.maximum(K / (K - 1.0) * weights * curvature, FAINTEST)
         move, share = np.zeros_like(precision), np.ones_like(precision)
@@ -248,27 +252,27 @@ class SoftmaxBatch(PlainEvidence):
             share[(np.abs(move) > LONG) | (move * state.move < 0.0)] = 0.5
             move *= share
             precision = state.sites.precision * np.exp(move)
-        tied = [one.under(t) for one, t in zip(state.spaces, precision.T, strict=True)]
+        tied = tuple(one.under(t) for one, t in zip(state.spaces, precision.T, strict=True))
         V = np.stack([one.var for one in tied], axis=1)
         omega, pull = self._settled(state, tied, omega, V)
         # A row's scores without its own site.
         rest = np.stack([one.rest for one in tied], axis=1)
         left_out = Moments(omega - V * pull / rest, V / rest)
         chances = self.channel.joint_probabilities(*left_out)
-        error = float(np.sum(weights * np.square(truth - chances)))
-        expected = weights * chances * (1.0 - chances)
+        known = belief.channel.told_by(np.sum(truth * chances, axis=1), K, self.weights)
+        error, expected = weights * np.square(truth - chances), weights * chances * (1.0 - chances)
         change = _deviation(omega - estimate.mean, V)
         wider = float(np.mean(np.abs(V / estimate.var - 1.0) / share))
-        iterations, sites = state.iterations + 1, RowSites(precision, pull + precision * omega)
+        count, sites = state.iterations + 1, RowSites(precision, pull + precision * omega)
         return Step(
             tilt=sites,
             estimate=Moments(omega, V),
-            memory=SoftmaxState(state.spaces, pull, sites, left_out, iterations, tuple(tied), move),
+            memory=SoftmaxState(state.spaces, pull, sites, left_out, *known, count, tied, move),
             change=change,
             # One wrong label among certain ones is an outlier, not a conflict of the batch.
-            health=(1.0 + error) / (1.0 + float(np.sum(expected))),
+            health=float((1.0 + np.sum(error)) / (1.0 + np.sum(expected))),
             solved=max(change, wider) < ENOUGH,
-            ended=iterations >= LONGEST,
+            ended=count >= LONGEST,
             solver="softmax",
             reason="one posterior of all classes",
             bounded=True,
@@ -276,7 +280,7 @@ class SoftmaxBatch(PlainEvidence):
         )
 
     def _settled(
-        self, state: SoftmaxState, tied: list[TiedScores], omega: Array, V: Array
+        self, state: SoftmaxState, tied: tuple[TiedScores, ...], omega: Array, V: Array
     ) -> tuple[Array, Array]:
         """Means of the scores, and the pulls that give them, at these variances, (M, K) each.
 
@@ -284,13 +288,12 @@ class SoftmaxBatch(PlainEvidence):
         lower it is too long, since the curvature has changed on the way: half of it is tried, and
         the next iteration starts from there.
         """
-        K = omega.shape[1]
-        truth, weights = self._truth(K), self.weights[:, None]
-        start = np.stack([one.omega for one in state.spaces], axis=1)
+        K, start = omega.shape[1], np.stack([one.omega for one in state.spaces], axis=1)
+        truth, weights = self._truth(K), (self.weights * state.right)[:, None]
 
         def gain(omega: Array, pull: Array) -> tuple[float, Array]:
             p, _, total = self.channel.joint_output(omega, V)
-            fit = np.sum(self.weights * (np.sum(truth * omega, axis=1) - total))
+            fit = np.sum(weights[:, 0] * (np.sum(truth * omega, axis=1) - total))
             return float(fit - 0.5 * np.vdot(pull, omega - start)), weights * (truth - p)
 
         pull = state.pull
@@ -315,7 +318,8 @@ class SoftmaxBatch(PlainEvidence):
         (omega, V), state = step.estimate, step.memory
         start = np.stack([one.omega for one in state.spaces], axis=1)
         total = self.channel.joint_output(omega, V)[2]
-        fit = self.weights @ (omega[np.arange(self.rows), self.labels] - total)
+        log_chance, wrong = omega[np.arange(self.rows), self.labels] - total, state.channel.wrong
+        fit = self.weights @ np.log((1.0 - wrong) * np.exp(log_chance) + wrong / omega.shape[1])
         moved = np.vdot(state.pull, omega - start) - np.vdot(state.sites.precision, V)
         return float(fit - 0.5 * (sum(one.log_det for one in state.tied) + moved))
 
@@ -323,18 +327,17 @@ class SoftmaxBatch(PlainEvidence):
         sites, state = step.tilt, step.memory
         each = zip(state.spaces, state.tied, sites.precision.T, sites.linear.T, strict=True)
         own = tuple(space.absorbed(RowSites(t, b), tied) for space, tied, t, b in each)
-        new = replace(belief, posteriors=own, batches=belief.batches + 1)
+        new = replace(belief, posteriors=own, batches=belief.batches + 1, channel=state.channel)
         if not self.learn_scale or belief.batches == 0:
             return new
-        scores = belief.scores(self.design)
-        stretch, told = self._stretch(belief, scores)
+        stretch, told = self._stretch(belief, belief.scores(self.design))
         known = replace(new, scale_known=belief.scale_known + told)
         return known.rescaled(float(np.exp(stretch))) if stretch else known
 
     def adapted(
         self, belief: SoftmaxPosterior, step: SoftmaxStep, *, sound: bool
     ) -> tuple[Self, tuple[Adaptation, ...]] | None:
-        """Rows whose label is beyond reason down-weighted as Student's t would; else None."""
+        """Rows with improbable labels down-weighted as by a Student t; None if there are none."""
         if not np.isfinite(step.change):
             return None
         log_chance = self._log_chances(step.memory.left_out)
@@ -368,20 +371,27 @@ class SoftmaxBatch(PlainEvidence):
         return np.asarray(np.log(np.maximum(chances, TINY)))
 
     def _stretch(self, belief: SoftmaxPosterior, scores: Moments) -> tuple[float, float]:
-        """By how much to stretch all scores (a logarithm), and what the rows tell of it.
+        """By how much to stretch all scores (a logarithm), and the information about it.
 
         The maximum of the log-probability that the belief before gave to the rows, less what
-        earlier rows have told. As in `learning.Learn`, a label absorbed while the scores had some
+        earlier rows contributed. As in `learning.Learn`, a label absorbed while the scores had some
         scale supports that scale, so that the evidence of the prior's width cannot be used: with it
         (MacKay's rule) MNIST ended at scores of zero.
         """
-        each = np.arange(self.rows), self.labels
-        steps = np.linspace(-LONGEST_STRETCH, LONGEST_STRETCH, SCALES)
-        logs = np.stack([self._log_chances(scores, float(np.exp(h)))[each] for h in steps])
-        before, middle = SCALE_KNOWN + belief.scale_known, SCALES // 2
-        best = steps[np.argmax(logs @ self.weights - 0.5 * before * np.square(steps))]
-        slope = (logs[middle + 1] - logs[middle - 1]) / (steps[middle + 1] - steps[middle - 1])
-        return float(best), float(np.sum(np.square(self.weights * slope)))
+        each, before = (np.arange(self.rows), self.labels), SCALE_KNOWN + belief.scale_known
+
+        @functools.cache
+        def logs(k: int) -> Array:
+            return self._log_chances(scores, float(np.exp(k * SCALE_STEP)))[each]
+
+        def gain(k: int) -> float:
+            return float(self.weights @ logs(k) - 0.5 * before * (k * SCALE_STEP) ** 2)
+
+        best, way = 0, 1 if gain(1) > gain(-1) else -1
+        while abs(best) < MOST_STEPS and gain(best + way) > gain(best):
+            best += way
+        slope = (logs(1) - logs(-1)) / (2.0 * SCALE_STEP)
+        return best * SCALE_STEP, float(np.sum(np.square(self.weights * slope)))
 
 
 def _deviation(moved: Array, V: Array) -> float:

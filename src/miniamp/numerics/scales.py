@@ -75,8 +75,6 @@ def gaussian_rule(spread: float, landmarks: Array, finest: float) -> tuple[Array
 
     The weights sum to one; see `graded_rule` for landmarks and finest.
     """
-    if spread <= 0.0:
-        return np.zeros(1), np.ones(1)
     deviation = np.sqrt(spread)
     reach = 9.5 * deviation
     nodes, weights = graded_rule(

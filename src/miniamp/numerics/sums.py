@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
 from miniamp.arrays import Array
-
-Index: TypeAlias = NDArray[np.intp]
+from miniamp.numerics.panels import Index
 
 
 def log_weights(weights: Array) -> Array:

@@ -143,7 +143,7 @@ class BasePrior(Parametric, ABC):
                 raise checks.refuse(
                     "fixed", repr(name), f"names among {', '.join(self.names)}", "drop it"
                 )
-        return frozenset(n for n in self.names if n not in held and self._outer(n) in ((), (1,)))
+        return frozenset(n for n in self.names if n not in held and not self._outer(n))
 
     def _learned(self, free: frozenset[str], **values: object) -> Self:
         """A copy with those of `values` that are free."""

@@ -152,8 +152,7 @@ class WithIntercept(BasePrior):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        shared = self.inner.shape in ((), (1,))
-        return () if shared else (self.inner.shape[0] + 1,)
+        return (self.inner.shape[0] + 1,) if self.inner.shape else ()
 
     def no_tilt(self, size: int) -> Tilt:
         """The empty tilt, for `size` coefficients, the intercept among them."""

@@ -168,7 +168,7 @@ def plot_roc(facts: Facts) -> Chart:
         for k in shown
     ]
     words = (
-        "Share of a class that is found against the share of others that is taken for it, for "
+        "True positive rate against false positive rate, for "
         f"every limit of the probability. Area under the curve: {area:.3f}"
         f"{' on average' if len(curves) > 1 else ''}; 0.5 is chance, 1 is perfect."
     )

@@ -1,4 +1,4 @@
-"""What a plot shows, said once: drawn by plotly for the page and by matplotlib for papers."""
+"""Descriptions of plots, drawn by plotly for the page and by matplotlib for papers."""
 
 from __future__ import annotations
 

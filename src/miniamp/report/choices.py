@@ -90,7 +90,7 @@ def _memory(facts: Facts) -> Decision:
         float(np.nansum(facts.column(f"theory_{name}"))) for name in ("gained", "discarded")
     )
     if gained > 0.0:
-        pays = "more memory would pay" if lost > PAYS * gained else "more would bring little"
+        pays = "more memory would help" if lost > PAYS * gained else "more would add little"
         why += f"; by theory {lost:.3g} of {gained:.3g} nats were discarded between batches: {pays}"
     return Decision("memory", f"{facts.memory} remembered rows", why)
 

@@ -46,7 +46,7 @@ def write_report(
     *,
     title: str | None = None,
 ) -> Path:
-    """Write one HTML file that shows how the fit went, and return its path.
+    """Write the report of a fit to one HTML file, and return its path.
 
     Observed and predicted error by batch, coefficients with intervals, inclusion probabilities,
     calibration, residuals or confusion matrix and ROC curve, health, learned parameters, clusters,
@@ -80,7 +80,7 @@ def write_report(
         raise checks.refuse(
             "path", f"{target}", "a file in a folder that exists", "create the folder first"
         )
-    text = _page(facts, charts(facts), title or "How the fit went")
+    text = _page(facts, charts(facts), title or "Fit report")
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         temporary.write_text(text, encoding="utf-8")
@@ -218,7 +218,7 @@ def _errors(facts: Facts) -> list[tuple[str, str]]:
 
 def _verdict(facts: Facts) -> str:
     found = overlapping(facts) if facts.task == "clustering" else facts.findings
-    well = ("No problems found", "The observed errors are what the model predicted, up to chance.")
+    well = ("No problems found", "No check of the prediction errors found anything unusual.")
     if facts.task == "clustering":
         well = ("All clusters are separate", "No two centres are close compared with the noise.")
     if facts.single and facts.task != "clustering" and not found:

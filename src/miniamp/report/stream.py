@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from miniamp.report.chart import Axis, Chart, Series, nothing, on_page, plotted
 from miniamp.report.facts import PAYS, Facts
@@ -69,8 +70,7 @@ def plot_error(facts: Facts) -> Chart:
         x, y, title = "samples seen", "noise variance", "Noise by batch"
     else:
         rows = facts.column("rows")
-        # A batch of a few rows, as the last one of a file may be, would only show chance.
-        sound = rows >= FEW * np.nanmedian(rows)
+        sound = _usual(facts)
         before = facts.rows - rows
         if not facts.single:  # theory alone predicts the first one: far above all others
             sound &= before > 0.0
@@ -124,7 +124,11 @@ def plot_health(facts: Facts) -> Chart:
         # Labels that are as good as certain make the residuals of fitted rows small, whatever the
         # model: that curve shows nothing, and hid the other one.
         del named[fitted]
-    drawn = [replace(s, y=np.clip(s.y, LOWEST, HIGHEST)) for s in _by_rows(facts, **named)]
+    rows, usual = facts.rows, _usual(facts)
+    drawn = [
+        Series(s.name, rows[usual], np.clip(s.y[usual], LOWEST, HIGHEST))
+        for s in _by_rows(facts, **named)
+    ]
     low, high = sound_band(facts)
     top = max(high, *(float(np.nanmax(series.y)) for series in drawn))
     what, cause = CAUSES[facts.task]
@@ -211,10 +215,16 @@ def discarded(facts: Facts) -> Chart:
     words = (
         "Nats of information about the coefficients that each batch adds, and what is discarded "
         f"after it with their correlations, by theory: {lost / gained:.0%} in all. "
-        f"{'More memory or larger batches would pay.' if lost > PAYS * gained else ''}"
+        f"{'More memory or larger batches would help.' if lost > PAYS * gained else ''}"
     )
     y = Axis("nats per batch", [series.y for series in drawn])
     return Chart("Information by batch", words.rstrip(), Axis(_seen(facts)), y, drawn)
+
+
+def _usual(facts: Facts) -> NDArray[np.bool_]:
+    """Which batches are not of a few rows, as the last one of a file may be: they show chance."""
+    rows = facts.column("rows")
+    return np.asarray(~(rows < FEW * (np.nanmedian(rows) if facts.has("rows") else 0.0)))
 
 
 def _by_rows(facts: Facts, **columns: str) -> list[Series]:

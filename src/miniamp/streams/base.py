@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import scipy.sparse as sp
 
-#: A column as it came.
+#: A column as it was read.
 Cells: TypeAlias = "NDArray[np.generic] | pa.Array"
 #: A block of numbers of shape (k, N): dense, or a scipy CSR array.
 Numbers: TypeAlias = "NDArray[np.float64] | sp.csr_array"

@@ -61,7 +61,7 @@ def register(
     encode: Callable[[Given], Fields] | None = None,
     decode: Callable[[Fields], object] | None = None,
 ) -> None:
-    """Let checkpoints hold objects of your own class.
+    """Register a class of your own, so that checkpoints can contain its objects.
 
     What `miniamp.priors`, `miniamp.channels` and `miniamp.evidence` export is known already. For
     others that derive from `Parametric` the class is enough; it must be registered again before

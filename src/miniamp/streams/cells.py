@@ -30,6 +30,12 @@ Texts = NDArray[np.object_]
 FEW_VALUES, MANY_VALUES = 16, 1000
 #: A number as it is written in half of the world.
 DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
+#: And one that may be in thousands as well.
+THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2},\d{3}\s*")
+#: An amount, which has a currency, a percent sign, or commas that can only be between thousands.
+_AMOUNT = re.compile(
+    r"(?P<sign>[-+]?)[$€£¥]? ?(?P<digits>\d{1,3}(,\d{3})+(\.\d*)?|\d+\.?\d*|\.\d+) ?[%€]?", re.ASCII
+)
 
 #: Days are counted from here.
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
@@ -255,7 +261,13 @@ def _parsed(cells: Sequence[object]) -> Array:
 
 
 def parsed(cell: object, index: int = 0) -> float:
-    """One cell as a float, NaN if missing, CellError if it is neither."""
+    """One cell as a float, NaN if missing, CellError if it is neither.
+
+    Examples
+    --------
+    >>> [parsed(text) for text in ("1e3", "$1,234.50", "45 %", "-1,234,567", "NA")]
+    [1000.0, 1234.5, 45.0, -1234567.0, nan]
+    """
     if isinstance(cell, (float, int, np.number, np.bool_)):
         try:
             return float(cell)
@@ -271,6 +283,9 @@ def parsed(cell: object, index: int = 0) -> float:
             pass
     if text.strip().lower() in MISSING_TEXTS | MISSING_WORDS:
         return math.nan
+    amount = _AMOUNT.fullmatch(text.strip())
+    if amount and not DECIMAL_COMMA.fullmatch(text):
+        return float(amount["sign"] + amount["digits"].replace(",", ""))
     raise CellError(index, cell)
 
 

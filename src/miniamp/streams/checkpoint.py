@@ -68,7 +68,7 @@ def save(path: str | os.PathLike[str], state: Mapping[str, object]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Given]:
-    """The state that was saved; refused if a single bit of the file is not as it was written.
+    """Load a saved state; raises an error if a single bit of the file was changed.
 
     Raises
     ------
@@ -80,13 +80,13 @@ def load(path: str | os.PathLike[str]) -> dict[str, Given]:
     with restoring(place):
         state = decoded(unpacked(_content(place)))
         if not isinstance(state, dict):
-            raise DamagedError(f"a {type(state).__name__} in the place of a state")
+            raise DamagedError(f"a {type(state).__name__} instead of a state")
     return state
 
 
 @contextmanager
 def lock(path: str | os.PathLike[str], wait: float = 0.0) -> Iterator[None]:
-    """Hold a checkpoint from loading it to its last save, so that no other process changes it.
+    """Lock a checkpoint from loading it to its last save, so that no other process changes it.
 
     The lock is the operating system's own on a file beside the checkpoint: it ends with the process
     that holds it, however that ends, and a lock file that is left behind locks nothing. A process
@@ -217,9 +217,10 @@ def _refused(
     if is_sound(earlier):
         remedy = f"the previous one is sound: load {earlier}, or rename it to {place.name}"
         return CheckpointError(str(place), received, expected, remedy, previous=str(earlier))
-    remedy = remedy or ("start over" if place.exists() else "check the path")
+    if not place.exists():
+        return CheckpointError(str(place), "no such file", "a saved model", "check the path")
     expected += ", and no previous one is there"
-    return CheckpointError(str(place), received, expected, remedy)
+    return CheckpointError(str(place), received, expected, remedy or "start over")
 
 
 def _replace(place: Path, content: bytes) -> None:

@@ -17,6 +17,7 @@ from miniamp.errors import InvalidInputError
 from miniamp.streams.base import Cells, Numbers, Piece
 from miniamp.streams.cells import (
     DECIMAL_COMMA,
+    THOUSANDS,
     CellError,
     ColumnTypeError,
     as_days,
@@ -219,6 +220,8 @@ class Reader:
         except CellError as bad:
             if DECIMAL_COMMA.fullmatch(str(bad.value)):
                 remedy = "read commas before decimals with {decimal=','|comma}"
+                if THOUSANDS.fullmatch(str(bad.value)):
+                    remedy = f"remove commas between thousands, or {remedy}"
             remedy = remedy or (
                 f"correct it, or use {{categorical=['{name}']|{name}}} if it holds categories"
             )

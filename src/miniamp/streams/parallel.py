@@ -37,7 +37,7 @@ class MergeWarning(UserWarning):
 
 
 def merge(a: Posterior, b: Posterior) -> Posterior:
-    """One posterior of two, from disjoint streams and the same prior: the sum of their tilts.
+    """Merge two posteriors of disjoint streams under the same prior: the sum of their tilts.
 
     The prior is counted once, and pseudo-observations that they remember are absorbed by the sum.
     Neither input changes.
@@ -134,7 +134,7 @@ def parallel_absorb(
     solver: Solver = Batch,
     stop: Stop | None = None,
 ) -> tuple[Posterior, list[Absorbed]]:
-    """The belief after batches that workers absorb at the same time, their tilts added up.
+    """Absorb batches on several workers at the same time, and add up their tilts.
 
     Natural parameters add (`eq:eff-prior`), so workers that start from one belief may each absorb
     batches of their own and send back their tilt, twice N numbers, which is added as it arrives
@@ -223,9 +223,10 @@ def parallel_absorb(
     running: dict[Future, tuple[int, int]] = {}
 
     def begin(k: int) -> None:
-        start = total if latest else own[k % width]
-        known = (belief.prior, belief.size, start)
-        task = _submitted(client, k, sources[k], known, channel, solver, stop)
+        known = belief.prior, belief.size, total if latest else own[k % width]
+        graph = hasattr(sources[k], "__dask_graph__")
+        source = client.compute(sources[k]) if graph else sources[k]
+        task = client.submit(_gained, k, source, known, channel, solver, stop, pure=False)
         running[task] = (k, len(absorbed))
 
     try:
@@ -258,16 +259,10 @@ def _check(belief: Posterior, sources: Sequence[Source], channel: Channel) -> No
         )
     if not sources:
         raise checks.refuse("sources", "none", "at least one batch", "check the source")
-    if channel.shape not in ((), (1,)):
+    if channel.shape:
         raise checks.refuse(
             "channel", f"one noise per row, {channel.shape}", "one for all rows", "share it"
         )
-
-
-def _submitted(client: Client, k: int, source: Source, *arguments: object) -> Future:
-    if hasattr(source, "__dask_graph__"):
-        source = client.compute(source)
-    return client.submit(_gained, k, source, *arguments, pure=False)
 
 
 def _gained(

@@ -248,10 +248,11 @@ def _table_columns(
 ) -> tuple[Column, ...]:
     first, source = head[0], head[0].origin
     names = [name for name in first.names if name not in options.left_out]
-    if options.columns is None and names[:1] == [""]:  # as R and pandas write the rows' names
-        names = names[1:]
-        about = "the first column has no name and is left out, as the names of the rows"
-        warn(f"{about}; name it to use it")
+    index = [one for one in names if one.startswith("__index_level_")] + names[: names[:1] == [""]]
+    if options.columns is None and index:  # as R and pandas write the rows' names
+        names = [name for name in names if name not in index]
+        about = f"column {index[0]!r}" if index[0] else "the first column has no name and"
+        warn(f"{about} is left out, as the names of the rows; name it to use it")
     chosen = _chosen(options.columns, first.names if options.columns else names, target, source)
     given: dict[str, Collection[str]] = {"categorical": options.categorical}
     given |= {"schema": options.vocabularies, "hashed": options.hashed}
@@ -286,12 +287,8 @@ def _named(argument: str, column: str | int, names: Sequence[str], source: str) 
             raise absent(argument, column, names, source)
         return column
     if not -len(names) <= column < len(names):
-        raise checks.refuse(
-            argument,
-            f"column number {column}",
-            f"{-len(names)} to {len(names) - 1}",
-            f"{source} has {len(names)} columns",
-        )
+        received, expected = f"column number {column}", f"{-len(names)} to {len(names) - 1}"
+        raise checks.refuse(argument, received, expected, f"{source} has {len(names)} columns")
     return names[column]
 
 

@@ -266,7 +266,7 @@ def open_stream(
     dtype: DTypeLike = np.float64,
     **options: Given,
 ) -> Stream:
-    """A stream of batches of exactly `batch_size` rows, in bounded memory; the last may be shorter.
+    """Open a source as a stream of batches of `batch_size` rows, in bounded memory.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Theory: what Mini-AMP will do before it has seen a row, for every prior and channel."""
+"""Theory: the errors of Mini-AMP, predicted without data, for every prior and channel."""
 
 from miniamp.theory import lowrank
 from miniamp.theory.balance import FixedPoint

@@ -254,7 +254,8 @@ class Balance:
             mse = float(self.mse(left))
             if mse <= floor:
                 # Beyond, delta is cut off, and the curve would seem to turn.
-                return float(brentq(self._over(floor), left - np.log(10.0), left)) - 1e-3
+                over = lambda s: float(self.mse(s)) / floor - 1.0  # noqa: E731
+                return float(brentq(over, left - np.log(10.0), left)) - 1e-3
             strong = self.lam + np.exp(left) > 1e2 / self.scalar.variance
             if strong and float(self.output.delta(mse)) > (1.0 - 1e-6) * most:
                 return float(left)
@@ -266,9 +267,6 @@ class Balance:
             return self.end
         most = float(self.output.delta(0.0))
         return max(self.end, float(np.log(alpha * most)) + 1e-6)
-
-    def _over(self, floor: float) -> Callable[[float], float]:
-        return lambda s: float(self.mse(s)) / floor - 1.0
 
     def _turn(self, left: float, right: float, *, highest: bool) -> Extremum:
         sign = -1.0 if highest else 1.0

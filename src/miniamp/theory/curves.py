@@ -86,7 +86,9 @@ class Curve:
             ax.semilogy(self.alpha, shown, "--", color=line.get_color(), label="MMSE")
         if self.blow_up is not None:
             ax.axvline(self.blow_up, linestyle=":", color=line.get_color())
-        ax.set(xlabel="rows / coefficients", ylabel="mean squared error")
+        low_rank = len(self.label_error) > 0
+        x = "columns / rows of U" if low_rank else "rows / coefficients"
+        ax.set(xlabel=x, ylabel="mean squared error")
         ax.legend()
         return ax
 
@@ -135,9 +137,11 @@ def generalisation_error(prior: Given, channel: Given, curve: Curve) -> Array:
     """
     checked_prior("prior", prior)
     channel = checked_channel("channel", channel)
-    if not isinstance(curve, Curve):
+    labels = getattr(curve, "label_error", None)
+    if labels is None or len(labels):
+        received = type(curve).__name__ if labels is None else "that of a low-rank model"
         raise checks.refuse(
-            "curve", type(curve).__name__, "a Curve", "make one with theory.learning_curve"
+            "curve", received, "a Curve of rows", "make one with theory.learning_curve"
         )
     rows = zip(curve.mse, curve.variance, curve.overlap, curve.power, strict=True)
     return np.array([_error(channel, *(float(v) for v in row)) for row in rows])

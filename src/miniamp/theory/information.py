@@ -11,7 +11,7 @@ from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.theory.balance import Balance
 from miniamp.theory.limits import learning_curve
-from miniamp.theory.output import output_channel
+from miniamp.theory.output import checked_channel, output_channel
 from miniamp.theory.potential import mutual_information, observation_entropy
 from miniamp.theory.scalar import scalar_channel
 from miniamp.theory.spectrum import Spectrum
@@ -153,7 +153,7 @@ def information_slope(prior: Given, channel: Channel, alpha: Given, lam: Given =
     >>> round(theory.information_slope(*model, alpha=2.0), 6)
     0.179806
     """
-    if channel.gaussian_noise() is None:
+    if checked_channel("channel", channel).gaussian_noise() is None:
         raise checks.refuse(
             "channel", repr(channel), "a Gaussian channel",
             "the relation is that of Gaussian noise on z",

@@ -219,7 +219,8 @@ def forecast_rule(channels: tuple[Channel, ...], spread: float, V: float) -> tup
         return np.zeros(1), np.ones(1)
     deviation = float(np.sqrt(spread))
     blur = min(channel.blur for channel in channels)
-    finest = float(np.sqrt(V + blur**2))
+    # Of a z that is known all but exactly: no finer than tables end.
+    finest = float(np.sqrt(max(V, SHARP_END * spread) + blur**2))
     if blur > 0.0:
         step = SMOOTH_STEP * min(deviation, finest)
         half = np.ceil(REACH * deviation / step)
@@ -260,7 +261,7 @@ def checked_channel(name: str, channel: Given) -> Channel:
             name, repr(channel), "a channel such as channels.Gaussian(var=0.01)",
             "see miniamp.channels; for streaming variational Bayes there is no such theory",
         )  # fmt: skip
-    if channel.shape not in ((), (1,)):
+    if channel.shape:
         raise checks.refuse(
             name, f"hyper-parameters of shape {channel.shape}", "shared ones: rows that are alike",
             "give one noise level for all rows",

@@ -70,10 +70,11 @@ class ScalarChannel:
         mean, variance = prior.moments(0.0, 0.0)
         self.mean, self.variance = float(np.squeeze(mean)), float(np.squeeze(variance))
         self.power = self.mean**2 + self.variance
-        if not self.variance > 0.0:
+        if not 0.0 < self.variance < np.inf:
+            none = self.variance == 0.0
             raise checks.refuse(
-                "prior", f"{prior!r}, which has no variance", "a prior with something to learn",
-                "spread it over more than one value",
+                "prior", f"{prior!r}, whose variance is {self.variance:g}", "a finite one above 0",
+                "spread it over more than one value" if none else "let its tails fall off faster",
             )  # fmt: skip
         weak = (WEAK if self.parts is not None else MILD) / self.variance
         low = self._weak if self.parts is not None else low_series(self._log_mmse, weak)
@@ -286,7 +287,7 @@ def checked_prior(name: str, prior: Given) -> ScalarPrior:
             name, repr(prior), "a scalar prior such as priors.GaussBernoulli(rho=0.1)",
             "see miniamp.priors; priors of rows have their theory in miniamp.theory.lowrank",
         )  # fmt: skip
-    if prior.shape not in ((), (1,)):
+    if prior.shape:
         raise checks.refuse(
             name, f"hyper-parameters of shape {prior.shape}", "shared ones: alike coefficients",
             "take a mixture of the values they have",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from miniamp import absorb, priors
+from miniamp import absorb, channels, priors, theory
+from miniamp.errors import InvalidInputError
 from miniamp.theory import lowrank
 from miniamp.theory.lowrank import ConvergedColumns, LabelLaw
 from miniamp.theory.lowrank.labels import LabelBalance
@@ -108,3 +109,27 @@ def test_full_recursion_is_stationary_in_every_direction() -> None:
         # 2^14 points leave an error of about 1e-3 in the averages over the labels.
         assert abs(slope_M) < 1e-2
         assert abs(slope_lam) < 1e-5
+
+
+def test_arguments_of_another_rank_are_named() -> None:
+    model, square = (priors.GaussianRows(2), priors.OneHot(2)), np.zeros((2, 2))
+    with pytest.raises(InvalidInputError, match="M_U: got shape"):
+        lowrank.free_energy(*model, 0.1, np.zeros((3, 3)), square, 0.5)
+    with pytest.raises(InvalidInputError, match=r"noise: got -0\.1"):
+        lowrank.free_energy(*model, -0.1, square, square, 0.5)
+    with pytest.raises(InvalidInputError, match="prior_v: got dim 3"):
+        lowrank.free_energy(model[0], priors.OneHot(3), 0.1, square, square, 0.5)
+    with pytest.raises(InvalidInputError, match="truth_u: got Gaussian"):
+        lowrank.learning_curve(*model, 0.1, 0.5, batches=1, truth_u=priors.Gaussian())
+    for alphas in ([[0.5, 1.0]], [0.0], [-1.0]):
+        with pytest.raises(InvalidInputError, match="alphas: got"):
+            lowrank.offline_curve(*model, 0.1, alphas)
+
+
+def test_a_curve_of_columns_is_not_one_of_rows() -> None:
+    """Its overlap is that of V: what it would say of new rows was a number without a meaning."""
+    curve = lowrank.learning_curve(priors.GaussianRows(2), priors.OneHot(2), 0.1, 0.5, batches=1)
+    with pytest.raises(InvalidInputError, match="curve: got that of a low-rank model"):
+        theory.generalisation_error(priors.Gaussian(), channels.Gaussian(), curve)
+    pytest.importorskip("matplotlib")
+    assert curve.plot().get_xlabel() == "columns / rows of U"

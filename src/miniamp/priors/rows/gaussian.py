@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.random import Generator
+from scipy import linalg
 from scipy.special import ndtri
 
 from miniamp import checks
@@ -114,8 +115,12 @@ class TiltedGaussian(NamedTuple):
 
 def tilted_gaussian(mean: Array, cov: Array, A: Array) -> TiltedGaussian:
     """N(mean, cov) tilted by A, without inverting cov or A: both may be nearly singular."""
-    root = np.linalg.cholesky(cov)
-    inner = np.eye(len(mean)) + root.T @ A @ root
-    lower = np.linalg.cholesky(inner)
-    half = np.linalg.solve(lower, root.T)
-    return TiltedGaussian(mean, A, half.T @ half, 2.0 * float(np.sum(np.log(np.diag(lower)))))
+    # LAPACK itself: NumPy's checks take four times as long as ten clusters do.
+    root, failed = linalg.lapack.dpotrf(cov, lower=1)
+    inner = root.T @ A @ root
+    inner.flat[:: len(mean) + 1] += 1.0
+    lower, also = linalg.lapack.dpotrf(inner, lower=1)
+    if failed or also:
+        raise np.linalg.LinAlgError("a covariance that is not positive definite")
+    half = linalg.lapack.dtrtrs(lower, root.T, lower=1)[0]
+    return TiltedGaussian(mean, A, half.T @ half, 2.0 * float(np.log(lower.diagonal()).sum()))

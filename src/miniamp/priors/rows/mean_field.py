@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -53,7 +53,7 @@ class MeanFieldRows(RowPrior):
     names = ("prior",)
 
     def __init__(self, prior: Given, dim: int) -> None:
-        if not isinstance(prior, ScalarPrior) or prior.shape not in ((), (1,)):
+        if not isinstance(prior, ScalarPrior) or prior.shape:
             raise checks.refuse(
                 "prior",
                 repr(prior),
@@ -133,9 +133,6 @@ class MeanFieldRows(RowPrior):
     def exchangeable(self) -> bool:
         return True
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.prior!r}, dim={self.dim})"
-
 
 class NonNegativeRows(MeanFieldRows):
     """Rows of independent N(0, var) components, cut to be non-negative.
@@ -159,6 +156,7 @@ class NonNegativeRows(MeanFieldRows):
     """
 
     names = ("var",)
+    widths: ClassVar[dict[str, int]] = {"var": 2}
     name = "nonnegative"
 
     def __init__(self, dim: int, var: Given = 1.0) -> None:
@@ -171,17 +169,10 @@ class NonNegativeRows(MeanFieldRows):
         mean, var = self.prior.moments(np.diag(A), field)
         return self._learned(self._free(fixed), var=float(np.mean(np.square(mean) + var)))
 
-    def rescaled(self, factor: float, fixed: Collection[str] = ()) -> Self:
-        return self if "var" in fixed else self.replaced(var=self.var * factor**2)
-
-    def free_widths(self, fixed: Collection[str] = ()) -> tuple[str, ...]:
-        return () if "var" in fixed else ("var",)
+    rescaled, free_widths = RowPrior.rescaled, RowPrior.free_widths
 
     def draw(self, uniforms: Array) -> Array:
         return np.asarray(np.sqrt(self.var) * ndtri(0.5 + 0.5 * uniforms[:, : self.dim]))
-
-    def __repr__(self) -> str:
-        return f"NonNegativeRows(dim={self.dim}, var={self.var:g})"
 
 
 def _off_diagonal(A: Array) -> Array:

@@ -87,14 +87,13 @@ class SparseRows(RowPrior):
 
     def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
         _, active, mean, cov = self._parts(A, np.reshape(B, (-1, self.dim)))
-        total = active.sum()
-        free = self._free(fixed)
+        free, total, edge = self._free(fixed), active.sum(), np.finfo(np.float64).eps
+        rho = float(np.clip(active.mean(), edge, 1.0 - edge))  # the ends of (0, 1) are other models
+        if not total > 0.0:  # no row to refit the others to
+            return self._learned(free, rho=rho)
         centre = active @ mean / total if "mean" in free else self.mean
         spread = (active[:, None] * (mean - centre)).T @ (mean - centre) / total
-        edge = np.finfo(np.float64).eps  # the ends of (0, 1) are other models
-        return self._learned(
-            free, rho=float(np.clip(active.mean(), edge, 1.0 - edge)), mean=centre, cov=cov + spread
-        )
+        return self._learned(free, rho=rho, mean=centre, cov=cov + spread)
 
     @property
     def exchangeable(self) -> bool:

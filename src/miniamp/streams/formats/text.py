@@ -183,8 +183,8 @@ class CSV(Format):
                 return checks.refuse(
                     f"{self.name}, row {row}",
                     f"{len(cells)} cells",
-                    f"{width} as in the header",
-                    f"check for a stray {delimiter!r} or a missing cell",
+                    f"{width} as in the first line",
+                    f"check for a stray or missing {delimiter!r}, and that the header comes first",
                 )
         return checks.refuse(
             f"{self.name}, near row {row}",

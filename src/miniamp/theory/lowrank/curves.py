@@ -141,7 +141,8 @@ def offline_curve(
     >>> lowrank.offline_curve(*model, alphas=[0.2, 1.0]).mse.round(6)
     array([0.942857, 0.378528])
     """
-    streams = [[float(a)] for a in np.atleast_1d(checks.numeric("alphas", alphas))]
+    columns = checks.vector("alphas", np.atleast_1d(checks.numeric("alphas", alphas)))
+    streams = [[checks.number("alphas", alpha, above=0.0)] for alpha in columns]
     laws = laws_before(prior_u, prior_v, noise, full, points, rng_seed)
     return _curve(laws, streams, t_max, informed)
 
@@ -159,15 +160,18 @@ def laws_before(
 ) -> Sequence[LabelLaw] | Sequence[MatrixLaw]:
     """The law before any data: one where it is exact, else independent replicates."""
     noise = checks.number("noise", noise, above=0.0)
-    for name, prior in (("prior_u", prior_u), ("prior_v", prior_v)):
+    given = {"prior_u": prior_u, "prior_v": prior_v, "truth_u": truth_u, "truth_v": truth_v}
+    for name, prior in given.items():
+        if prior is None and name.startswith("truth"):
+            continue
         if not isinstance(prior, RowPrior):
             raise checks.refuse(
                 name, repr(prior), "a prior of rows", "see GaussianRows, OneHot in miniamp.priors"
             )
-    if prior_u.dim != prior_v.dim:
-        raise checks.refuse(
-            "prior_v", f"dim {prior_v.dim}", f"{prior_u.dim}, that of prior_u", "use one rank"
-        )
+        if prior.dim != prior_u.dim:
+            raise checks.refuse(
+                name, f"dim {prior.dim}", f"{prior_u.dim}, that of prior_u", "use one rank"
+            )
     var, a = prior_u.isotropic_variance, checks.number("seed", seed, least=0.0)
     reducible = prior_v.exchangeable_labels and prior_v.dim > 1 and not full
     if var is not None and reducible and truth_u is None and truth_v is None:

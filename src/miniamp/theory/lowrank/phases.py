@@ -61,10 +61,15 @@ def free_energy(
     >>> free_energy(priors.GaussianRows(2), priors.OneHot(2), 0.1, nothing, nothing, 0.5).value
     0.0
     """
-    M_U, lam = checks.numeric("M_U", M_U), checks.numeric("lam", lam)
-    before = np.zeros_like(lam) if before is None else checks.numeric("before", before)
-    runs = MatrixLaw.replicates(prior_u, prior_v, noise, points, rng_seed)
-    values = [run.free_energy(M_U, lam, before, alpha_b) for run in runs]
+    runs = laws_before(prior_u, prior_v, noise, True, points, rng_seed)
+    zero = np.zeros((prior_u.dim, prior_u.dim))
+    given = {"M_U": M_U, "lam": lam, "before": zero if before is None else before}
+    found = {name: checks.numeric(name, value) for name, value in given.items()}
+    for name, matrix in found.items():
+        if matrix.shape != zero.shape:
+            raise checks.refuse(name, f"shape {matrix.shape}", f"{zero.shape}", "use one rank")
+    rows = checks.number("alpha_b", alpha_b, least=0.0)
+    values = [law.free_energy(**found, alpha_b=rows) for law in runs if isinstance(law, MatrixLaw)]
     return Energy(float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values))))
 
 
