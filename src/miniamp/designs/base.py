@@ -103,6 +103,10 @@ class Design(ABC):
     def forecast(self, x: Array, v: Array) -> tuple[Array, Array]:
         """Mean and variance of Phi x for coefficients of means x and variances v: (M,), (M,)."""
 
+    def loop_square(self) -> float:
+        """`mean_square` for who waits for the compiler anyway."""
+        return self.mean_square
+
     def loop_rows(self) -> LoopRows | None:
         """The rows for a compiled loop of sweeps; None where each sweep is to be called by itself.
 
@@ -279,7 +283,7 @@ class Averaged(Design):
 
     def loop_rows(self) -> LoopRows | None:
         loop = self.inner.loop_rows()
-        return None if loop is None else loop._replace(mean_square=self.mean_square)
+        return None if loop is None else loop._replace(mean_square=self.inner.loop_square())
 
     forecast = _of_inner("forecast")
 

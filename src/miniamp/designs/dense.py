@@ -207,6 +207,11 @@ class Fused(Swept, Dense):
             return self._two_products(x, v, y, channel, memory)
         return Swept.sandwich(self, x, v, y, channel, memory)
 
+    def loop_square(self) -> float:
+        if "mean_square" not in vars(self):  # a fifth of the time of NumPy's
+            self.mean_square = self._kernels.sum_of_squares(read_only(self.Phi)) / self.Phi.size
+        return self.mean_square
+
     @property
     def nbytes(self) -> int:
         return self.Phi.nbytes

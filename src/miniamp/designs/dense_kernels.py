@@ -1,8 +1,8 @@
 """Compiled sweeps over a dense block of rows.
 
-A few rows at a time: each x_i that is loaded meets four or eight entries of Phi, and each
-accumulator is read and written once for them. With scalar variances eight rows take 0.54 ms where
-four take 0.62 at 1200 x 2000, and 18.3 against 17.8 at 4000 x 10000.
+A few rows at a time: each x_i that is loaded meets four or twelve entries of Phi, and each
+accumulator is read and written once for them. With scalar variances twelve rows take 0.62 ms where
+eight take 0.66 and four 0.73 at 1200 x 2000, and 0.0171, 0.0187 and 0.0210 at 1000 x 100.
 
 While a group of rows goes back, the next one already goes forth in the same loop: so memory is read
 without a pause, and a sweep takes as long as one product of BLAS with the same matrix. Forth and
@@ -22,7 +22,7 @@ from miniamp.arrays import Array
 from miniamp.compiled import compiled, fill_moments, fill_output
 
 #: With vector and with scalar variances, which need half as many registers.
-_GROUP, _LARGE_GROUP = 4, 8
+_GROUP, _LARGE_GROUP = 4, 12
 
 
 @compiled
@@ -81,13 +81,14 @@ def through(
     ahead: NDArray[np.floating], behind: NDArray[np.floating], x: Array, g: Array, omega: Array,
     pull: Array,
 ) -> None:  # fmt: skip
-    """omega = ahead x and pull += behind' g in one loop, for a group of eight rows each."""
-    a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = 0.0
-    g0, g1, g2, g3, g4, g5, g6, g7 = g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]
-    p0, p1, p2, p3 = ahead[0], ahead[1], ahead[2], ahead[3]
-    p4, p5, p6, p7 = ahead[4], ahead[5], ahead[6], ahead[7]
-    q0, q1, q2, q3 = behind[0], behind[1], behind[2], behind[3]
-    q4, q5, q6, q7 = behind[4], behind[5], behind[6], behind[7]
+    """omega = ahead x and pull += behind' g in one loop, for a group of twelve rows each."""
+    a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = a8 = a9 = a10 = a11 = 0.0
+    g0, g1, g2, g3, g4, g5 = g[0], g[1], g[2], g[3], g[4], g[5]
+    g6, g7, g8, g9, g10, g11 = g[6], g[7], g[8], g[9], g[10], g[11]
+    p0, p1, p2, p3, p4, p5 = ahead[0], ahead[1], ahead[2], ahead[3], ahead[4], ahead[5]
+    p6, p7, p8, p9, p10, p11 = ahead[6], ahead[7], ahead[8], ahead[9], ahead[10], ahead[11]
+    q0, q1, q2, q3, q4, q5 = behind[0], behind[1], behind[2], behind[3], behind[4], behind[5]
+    q6, q7, q8, q9, q10, q11 = behind[6], behind[7], behind[8], behind[9], behind[10], behind[11]
     for i in range(len(x)):
         a0 += p0[i] * x[i]
         a1 += p1[i] * x[i]
@@ -97,10 +98,15 @@ def through(
         a5 += p5[i] * x[i]
         a6 += p6[i] * x[i]
         a7 += p7[i] * x[i]
-        low = g0 * q0[i] + g1 * q1[i] + g2 * q2[i] + g3 * q3[i]
-        pull[i] += low + g4 * q4[i] + g5 * q5[i] + g6 * q6[i] + g7 * q7[i]
-    omega[0], omega[1], omega[2], omega[3] = a0, a1, a2, a3
-    omega[4], omega[5], omega[6], omega[7] = a4, a5, a6, a7
+        a8 += p8[i] * x[i]
+        a9 += p9[i] * x[i]
+        a10 += p10[i] * x[i]
+        a11 += p11[i] * x[i]
+        low = g0 * q0[i] + g1 * q1[i] + g2 * q2[i] + g3 * q3[i] + g4 * q4[i] + g5 * q5[i]
+        high = g6 * q6[i] + g7 * q7[i] + g8 * q8[i] + g9 * q9[i] + g10 * q10[i] + g11 * q11[i]
+        pull[i] += low + high
+    omega[0], omega[1], omega[2], omega[3], omega[4], omega[5] = a0, a1, a2, a3, a4, a5
+    omega[6], omega[7], omega[8], omega[9], omega[10], omega[11] = a6, a7, a8, a9, a10, a11
 
 
 @compiled
@@ -158,6 +164,17 @@ def add_columns(
             low[i], high[i] = min(low[i], q), max(high[i], q)
             total[i] += q
             power[i] += (q - centre[i]) * (q - centre[i])
+
+
+@compiled
+def sum_of_squares(X: NDArray[np.floating]) -> float:
+    """The sum of the squares of all entries."""
+    total = 0.0
+    for m in range(len(X)):
+        row = X[m]
+        for i in range(len(row)):
+            total += np.float64(row[i]) * np.float64(row[i])
+    return total
 
 
 def taken(X: NDArray[np.floating], centre: object, unit: object, room: Array) -> Array:
