@@ -36,7 +36,7 @@ DENSE_FEATURES = 1024
 MOST_COPIES = 8
 #: Rows wait until there are so many and are then learned from together, so that it does not matter
 #: how a stream is cut: units, noise and first guesses from fewer rows would be poor, and an update
-#: costs about the same for one row as for thirty.
+#: costs about the same for one row as for thirty. Of many features more wait: `ModelSettings.group`.
 GROUP = 32
 #: The first rows of a classifier wait for so many of each class: with fewer the scale of the labels
 #: cannot be told (on 45 real data sets where it made a difference, 28 got better).
@@ -106,8 +106,8 @@ class Rows:
         """
         return min(forget, ALMOST_ONE) if learned else forget**self.calls
 
-    def enough_at_first(self, labels: bool, *, drifts: bool) -> bool:
-        """Whether there are enough rows to start learning from.
+    def enough_at_first(self, labels: bool, group: int, *, drifts: bool) -> bool:
+        """Whether there are enough rows to start learning from, a `group` or more.
 
         Labels are not enough while they come in blocks of one class: what one tells is lost where
         all others were the same, however many come. Rows of a stream that drifts wait for fewer.
@@ -115,7 +115,7 @@ class Rows:
         count = self.count
         if not labels:
             varied = bool(np.ptp(self.Y, axis=0).all())
-            return count >= (GROUP if varied else MOST_WAITING)
+            return count >= (group if varied else max(group, MOST_WAITING))
         positive = np.average(self.Y > 0.0, axis=0, weights=self.weights)
         shares = positive if self.Y.shape[1] > 1 else np.append(positive, 1.0 - positive)
         expected = count * (1.0 - np.sum(np.square(shares)))

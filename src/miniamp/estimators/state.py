@@ -19,7 +19,7 @@ from miniamp.estimators import candidates, outliers, targets
 from miniamp.estimators.candidates import Candidate
 from miniamp.estimators.health import findings
 from miniamp.estimators.history import Entry, History, Typical, learned_entry
-from miniamp.estimators.rows import GROUP, MOST_WAITING, Matrix, Rows, require_shape
+from miniamp.estimators.rows import MOST_WAITING, Matrix, Rows, require_shape
 from miniamp.estimators.saving import State
 from miniamp.estimators.scoring import RowPrediction, Tally, scored_rows
 from miniamp.estimators.settings import ModelSettings
@@ -116,13 +116,14 @@ class FitState:
 
     def _enough(self, rows: Rows) -> bool:
         """Whether there are enough rows to learn from."""
+        least = self.settings.group(self.features, issparse(rows.X))
         if self.frame is None:
             drifts = self.settings.forget < 1.0 or self.settings.auto_forget
-            return rows.enough_at_first(self._labels, drifts=drifts)
+            return rows.enough_at_first(self._labels, least, drifts=drifts)
         if self.settings.on_conflict == "raise":  # about the rows of this call alone
             return True
         kept = rows.kept(self.settings.forget, self.settings.auto_forget)
-        return rows.count >= GROUP or (kept < STILL_FRESH and not self.settings.auto_forget)
+        return rows.count >= least or (kept < STILL_FRESH and not self.settings.auto_forget)
 
     def _after(self, rows: Rows) -> FitState:
         """The state that has learned from these rows."""

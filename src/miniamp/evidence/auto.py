@@ -34,6 +34,12 @@ from miniamp.tilt import Tilt
 SOLVERS = ("auto", "amp", "robust")
 #: For so few rows or features the robust solver is cheap, and exact where AMP is right for many.
 FEW_ROWS, FEW_FEATURES = 4, 64
+#: Where the belief has room for a row per coefficient, AMP is used from so many rows per coefficient
+#: on. It keeps marginals only, and what they lose grows with the signal: 100 independent features, a
+#: Laplace prior and 400 rows by 50 end at up to 40,000 times the error of the robust solver where
+#: the noise is 1e-8 of the signal, at 1.2 to 1.7 times where it is 1e-4, and take twice as long.
+#: From two rows per coefficient on the two agree within 10 %, and AMP is 3 to 10 times as fast.
+ROWS_FOR_AMP = 2
 #: The excess of the rows' squared singular values over that of independent entries (`correlation`)
 #: up to which AMP is used. Independent entries give 0 +- 0.02; AR(.45) features 0.1 to 0.5, where
 #: the error of AMP is 1.65 times the robust solver's; AR(.3) 0.04 to 0.2.
@@ -54,7 +60,9 @@ class SolverChoice(NamedTuple):
     reason: str
 
 
-def choose(design: Design, *, solver: str = "auto", remembers: bool = False) -> SolverChoice:
+def choose(
+    design: Design, *, solver: str = "auto", remembers: bool = False, room: int = 0
+) -> SolverChoice:
     """The solver for these rows, and why.
 
     Parameters
@@ -65,6 +73,8 @@ def choose(design: Design, *, solver: str = "auto", remembers: bool = False) -> 
         What the user asked for.
     remembers : bool
         Whether the belief that will absorb them remembers rows: AMP makes no use of these.
+    room : int
+        How many rows it can remember.
 
     Examples
     --------
@@ -85,6 +95,9 @@ def choose(design: Design, *, solver: str = "auto", remembers: bool = False) -> 
         return SolverChoice("robust", "few rows")
     if design.shape[1] <= FEW_FEATURES:
         return SolverChoice("robust", "few features: the robust solver is cheap and exact there")
+    rows, size = design.shape
+    if size <= room and rows < ROWS_FOR_AMP * size:
+        return SolverChoice("robust", "all that rows tell of so few features is remembered")
     if Dual.suits(design):
         return SolverChoice("robust", "few entries per row: the robust solver is cheap there")
     excess, limit = correlation(design), RETURNING if remembers else TRUSTED
@@ -160,7 +173,8 @@ class AutoBatch(DrawnRows[Chosen]):
         """The solver for these rows and this belief, and why."""
         remembers = belief.remembers
         if remembers not in self._choices:
-            made = choose(self.design, solver=self.solver, remembers=remembers)
+            room = belief.memory
+            made = choose(self.design, solver=self.solver, remembers=remembers, room=room)
             self._choices[remembers] = made
         return self._choices[remembers]
 

@@ -13,7 +13,7 @@ from miniamp.absorb import Step
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import Design
-from miniamp.evidence.auto import SolverChoice, choose
+from miniamp.evidence.auto import SolverChoice
 from miniamp.evidence.base import DrawnRows, check_columns, plausible
 from miniamp.evidence.linear import NO_TILT
 from miniamp.info import Adaptation
@@ -49,8 +49,9 @@ LEAST_NOISE = 1e-12
 ALWAYS = 500
 #: Up to so many their products are kept: 134 MB, and 2 s for each round of a batch.
 MOST = 4096
-#: Beyond ALWAYS a batch has at least one row for so many coefficients: the factorisation costs the
-#: same however few the rows are. Chosen by this count of operations, not by a measured crossing.
+#: Beyond ALWAYS a batch has at least one row for so many coefficients, and until then rows wait for
+#: others: the factorisation costs the same however few they are. Chosen by this count of operations,
+#: not by a measured crossing.
 PER_ROW = 4
 
 
@@ -91,10 +92,7 @@ def choose_exact(
         return SolverChoice("exact", "few features: their products are kept")
     if rows * PER_ROW < size:
         return None
-    other = choose(design, remembers=belief.remembered is not None)
-    if other.solver == "amp":
-        return None
-    return SolverChoice("exact", f"{other.reason}; the products of {size} columns are kept")
+    return SolverChoice("exact", f"the products of {size} columns are kept")
 
 
 class Round(NamedTuple):
