@@ -25,6 +25,7 @@ from miniamp.model import (
     initial,
     noise_share,
     prior_power,
+    secant,
     spread_of,
     still_known,
     within_bounds,
@@ -100,13 +101,6 @@ def _unchanged(before: _Round) -> LearnStep:
     """
     kept = before._replace(prior=before.posterior.prior, channel=before.rows.plain, more=0.0)
     return before.attempt.step._replace(memory=kept, change=0.0, health=before.health, ended=True)
-
-
-def _secant(before: Array, now: Array, after: Array) -> Array:
-    """`after`, or less of that step where it turns round the one from `before` to `now`."""
-    last, step = now - before, after - now
-    part = np.abs(last) / np.maximum(np.abs(last) + np.abs(step), np.finfo(np.float64).tiny)
-    return now + step * np.where(last * step < 0.0, part, 1.0)
 
 
 class Learn(PlainEvidence):
@@ -326,10 +320,7 @@ class Learn(PlainEvidence):
         A step of Fisher scoring from the noise so far. Of the logarithm of Delta a row tells
         (Delta/(Delta + V))^2/2, at the noise so far and not at that which the batch itself would
         fit: a lucky batch would count more, and the noise come out too low by (M - 4)/M. Rows of
-        leverage 1 tell nothing and are left out. The first batch is fitted by EM. A step that turns
-        round the last one goes to where the line through both has its root: with few rows per
-        coefficient V follows the noise, and the noise of one batch of 450 rows and 300 coefficients
-        went from 0.5 to 2.5 times the truth and back, round after round.
+        leverage 1 tell nothing and are left out. The first batch is fitted by EM.
         """
         if not (self.noise and rows.channel.shift_invariant):
             return rows.plain, 0.0
@@ -356,9 +347,8 @@ class Learn(PlainEvidence):
             step_size, back = half / known, (before + ONE_ROW) / known
         was, now, far = old.parameters(), new.parameters(), past.parameters()
         values = {n: v + step_size * (now[n] - v) + back * (far[n] - v) for n, v in was.items()}
-        if last is not None:
-            turned = last.rows.plain.unweighted().parameters()
-            values = {n: _secant(turned[n], was[n], v) for n, v in values.items()}
+        before_that = (old if last is None else last.rows.plain.unweighted()).parameters()
+        values = {n: secant(before_that[n], was[n], v) for n, v in values.items()}
         values = {name: np.maximum(v, was[name] / LARGEST_FALL) for name, v in values.items()}
         learned = within_bounds(model, rows, rows.plain.replaced(**values))
         if not first:

@@ -228,3 +228,15 @@ def still_known(past: Channel, y: Array, omega: Array, V: Array, weights: Array)
     ratio = max(1.0 + half * (growth - 1.0) / told, 1.0 / LARGEST_FALL)
     surely = (1.0 - ratio) * np.sqrt(told) > SURELY
     return ratio**2 if ratio < 1.0 / FAR_TOO_HIGH and surely else 1.0
+
+
+def secant(before: Array, now: Array, after: Array) -> Array:
+    """`after`, or less of that step where it turns round the one from `before` to `now`.
+
+    It then goes to the root of the line through both. With few rows per coefficient V follows the
+    noise: of one batch of 450 rows and 300 coefficients the noise went from 0.5 to 2.5 times the
+    truth and back, round after round.
+    """
+    last, step = now - before, after - now
+    part = np.abs(last) / np.maximum(np.abs(last) + np.abs(step), np.finfo(np.float64).tiny)
+    return now + step * np.where(last * step < 0.0, part, 1.0)

@@ -473,14 +473,14 @@ def test_sparse_rows_are_centred_as_dense_ones_are(streamed):
 @pytest.mark.parametrize("features", [3, 1100])
 def test_a_model_of_dense_rows_predicts_and_learns_from_sparse_ones(features):
     rng = np.random.default_rng(4)
-    X = 100.0 + rng.normal(size=(200, features))
-    y = X[:, :3] @ [1.0, 2.0, 3.0] + 0.1 * rng.normal(size=200)
+    X = 100.0 + rng.normal(size=(400, features))
+    y = X[:, :3] @ [1.0, 2.0, 3.0] + 0.1 * rng.normal(size=400)
     sparse = sp.csr_array(X)
-    both = MiniAMPRegressor().partial_fit(X[:100], y[:100])
-    dense = MiniAMPRegressor().partial_fit(X[:100], y[:100])
+    both = MiniAMPRegressor().partial_fit(X[:300], y[:300])
+    dense = MiniAMPRegressor().partial_fit(X[:300], y[:300])
     np.testing.assert_allclose(both.predict(sparse), dense.predict(X), rtol=1e-9)
-    both.partial_fit(sparse[100:], y[100:])
-    dense.partial_fit(X[100:], y[100:])
+    both.partial_fit(sparse[300:], y[300:])
+    dense.partial_fit(X[300:], y[300:])
     np.testing.assert_allclose(both.predict(sparse), dense.predict(X), rtol=1e-6)
 
 

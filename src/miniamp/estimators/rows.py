@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.errors import InvalidTypeError
+from miniamp.evidence.exact import MOST as JOINT
+from miniamp.evidence.exact import PER_ROW
 from miniamp.evidence.frame import Frame, Ranges
 from miniamp.info import OddEntry
 
@@ -36,7 +38,7 @@ DENSE_FEATURES = 1024
 MOST_COPIES = 8
 #: Rows wait until there are so many and are then learned from together, so that it does not matter
 #: how a stream is cut: units, noise and first guesses from fewer rows would be poor, and an update
-#: costs about the same for one row as for thirty. Of many features more wait: `ModelSettings.group`.
+#: costs about the same for one row as for thirty. Of many features more wait: `Rows.group`.
 GROUP = 32
 #: The first rows of a classifier wait for so many of each class: with fewer the scale of the labels
 #: cannot be told (on 45 real data sets where it made a difference, 28 got better).
@@ -105,6 +107,11 @@ class Rows:
         sudden changes are looked for (`miniamp.absorb`).
         """
         return min(forget, ALMOST_ONE) if learned else forget**self.calls
+
+    def group(self, solver: str) -> int:
+        """How many are learned from together, at least: enough for an update of N x N numbers."""
+        features, swept = self.X.shape[1], solver == "amp" or sp.issparse(self.X)
+        return GROUP if swept or features > JOINT else max(GROUP, features // PER_ROW)
 
     def enough_at_first(self, labels: bool, group: int, *, drifts: bool) -> bool:
         """Whether there are enough rows to start learning from, a `group` or more.

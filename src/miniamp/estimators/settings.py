@@ -17,11 +17,10 @@ from miniamp.channels.base import Channel
 from miniamp.designs import Design, as_design
 from miniamp.errors import InvalidTypeError, MiniampError
 from miniamp.estimators.candidates import NAMED, PRIORS
-from miniamp.estimators.rows import GROUP, Matrix, with_centres
+from miniamp.estimators.rows import Matrix, with_centres
 from miniamp.estimators.scoring import Scorer
 from miniamp.evidence import Frame
 from miniamp.evidence.auto import choose
-from miniamp.evidence.exact import MOST, PER_ROW
 from miniamp.evidence.frame import CONSTANT
 from miniamp.posterior import Posterior, Prior
 from miniamp.priors import RowPrior, ScalarPrior
@@ -153,12 +152,6 @@ class ModelSettings:
         if room < LEAST_REMEMBERED or (sparse and features > most):
             return 0
         return min(features + self.intercept, room)
-
-    def group(self, features: int, sparse: bool) -> int:
-        """How many rows of so many features are learned from together, at least."""
-        size = features + self.intercept
-        swept = sparse or size > MOST or self.solver == "amp" or self.memory == 0
-        return GROUP if swept else max(GROUP, size // PER_ROW)
 
     def joins(self, features: int, targets: int, wide: bool = False) -> bool:
         """Whether so many classes are learned by one joint posterior.

@@ -94,6 +94,8 @@ class FitState:
         """The state after one more batch; few rows wait for others."""
         if self.frame is None:
             new = replace(new, changes=int(np.sum((new.Y[1:] != new.Y[:-1]).any(axis=1))))
+        if self.waiting is not None and issparse(new.X) and not issparse(self.waiting.X):
+            return self.settled.absorbed(new)  # dense rows have centres, which sparse ones may lack
         rows = new if self.waiting is None else self.waiting.and_then(new)
         if self._enough(rows):
             return self._after(rows)
@@ -116,7 +118,7 @@ class FitState:
 
     def _enough(self, rows: Rows) -> bool:
         """Whether there are enough rows to learn from."""
-        least = self.settings.group(self.features, issparse(rows.X))
+        least = rows.group(self.settings.solver)
         if self.frame is None:
             drifts = self.settings.forget < 1.0 or self.settings.auto_forget
             return rows.enough_at_first(self._labels, least, drifts=drifts)

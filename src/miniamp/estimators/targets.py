@@ -199,13 +199,10 @@ def _choices(
     exact = [_exact(model, settings, design, y) for model, y in zip(models, Y.T, strict=True)]
     if all(exact):
         return [one for one in exact if one]
-    if settings.solver == "auto" and all(
-        _keeps_sites(model, settings, design) and design.shape[1] <= ALWAYS for model in models
-    ):
-        kept = SolverChoice("robust", "few features: an N x N matrix of what labels tell is kept")
-        return [kept] * len(models)
-    remembers = any(model.posterior.remembers for model in models)
-    room = models[0].posterior.memory
+    few = settings.solver == "auto" and design.shape[1] <= ALWAYS
+    if few and all(_keeps_sites(model, settings, design) for model in models):
+        return [SolverChoice("robust", "few features: all that labels tell is kept")] * len(models)
+    remembers, room = any(m.posterior.remembers for m in models), models[0].posterior.memory
     other = choose(design, solver=settings.solver, remembers=remembers, room=room)
     return [one or other for one in exact]
 

@@ -34,11 +34,11 @@ from miniamp.tilt import Tilt
 SOLVERS = ("auto", "amp", "robust")
 #: For so few rows or features the robust solver is cheap, and exact where AMP is right for many.
 FEW_ROWS, FEW_FEATURES = 4, 64
-#: Where the belief has room for a row per coefficient, AMP is used from so many rows per coefficient
-#: on. It keeps marginals only, and what they lose grows with the signal: 100 independent features, a
-#: Laplace prior and 400 rows by 50 end at up to 40,000 times the error of the robust solver where
-#: the noise is 1e-8 of the signal, at 1.2 to 1.7 times where it is 1e-4, and take twice as long.
-#: From two rows per coefficient on the two agree within 10 %, and AMP is 3 to 10 times as fast.
+#: Where a belief can remember a row per coefficient, AMP is used from so many rows per coefficient
+#: on. It keeps marginals only, and what these lose grows with the signal: 100 independent features,
+#: a Laplace prior and 400 rows by 7 end at up to 40,000 times the error of the robust solver where
+#: the noise is 1e-8 of the signal, at 1.3 to 7 times where it is 1e-4, and take twice as long.
+#: From two rows per coefficient on the two agree within 10 %, and AMP is 2 to 6 times as fast.
 ROWS_FOR_AMP = 2
 #: The excess of the rows' squared singular values over that of independent entries (`correlation`)
 #: up to which AMP is used. Independent entries give 0 +- 0.02; AR(.45) features 0.1 to 0.5, where

@@ -20,8 +20,9 @@ from miniamp.info import Adaptation
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Information, Tilt
 
-#: Factorisations for a batch at most: the first batch must find the orders of magnitude. Later ones
-#: move hyper-parameters by a few per cent, and most need one.
+#: Factorisations for a batch at most: the first one must find the orders of magnitude, and so must
+#: that which makes rows more than coefficients, if the noise is low. Others move hyper-parameters
+#: by a few per cent, and most need one.
 FIRST_ROUNDS, ROUNDS = 30, 3
 #: Hyper-parameters that move by less than this part of their own standard deviation (that of a
 #: logarithm is sqrt(2/n) after n rows) have settled, and coefficients that their prior moves so.
@@ -49,8 +50,8 @@ LEAST_NOISE = 1e-12
 ALWAYS = 500
 #: Up to so many their products are kept: 134 MB, and 2 s for each round of a batch.
 MOST = 4096
-#: Beyond ALWAYS a batch has at least one row for so many coefficients, and until then rows wait for
-#: others: the factorisation costs the same however few they are. Chosen by this count of operations,
+#: Beyond ALWAYS a batch has at least one row for so many coefficients, and rows wait for others till
+#: then: the factorisation costs the same however few they are. Chosen by this count of operations,
 #: not by a measured crossing.
 PER_ROW = 4
 
@@ -224,7 +225,8 @@ class ExactBatch(DrawnRows[Round]):
         enough = SETTLED_LATER if past.count else SETTLED
         enough = enough if belief.size <= ALWAYS else SETTLED_ENOUGH
         following, change = self._learned(belief, memory, enough)
-        solved = change < enough or number >= (ROUNDS if past.count else FIRST_ROUNDS)
+        near = past.count > 0.0 and following.step[0] > -NEAR
+        solved = change < enough or number >= (ROUNDS if near else FIRST_ROUNDS)
         return Step(
             tilt=NO_TILT,
             estimate=Moments(mean, estimate.var),  # no step needs variances
