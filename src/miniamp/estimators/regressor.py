@@ -42,14 +42,15 @@ class MiniAMPRegressor(RegressorMixin, StreamingEstimator):
         theory recommends (`miniamp.theory.plan`).
     memory : "auto" or int, default="auto"
         Pseudo-rows that keep correlations between coefficients from batch to batch: 0 keeps none,
-        the number of features keeps all (offline inference). "auto" keeps up to 256 within 32 MB,
+        the number of features keeps all (offline inference). "auto" keeps up to 512 within 32 MB,
         and none for sparse rows of more than 4096 features, which stay sparse.
     forget : float or "auto", default=1.0
         Forgetting factor for drifting streams: weight of everything learned before, relative to a
         new batch. "auto" learns it: the model runs with 1 and up to three neighbouring factors in
         parallel, which takes three to four times as long, and uses the best predicting factor.
     solver : "auto", "amp" or "robust", default="auto"
-        AMP for independent features, vector AMP with memory for any; "auto" examines the rows.
+        AMP (fast, for many independent features), or vector AMP with memory; "auto" chooses, and
+        learns from rows with Gaussian noise and prior in closed form, up to 4096 features.
     on_conflict : "adapt", "skip" or "raise", default="adapt"
         What to do with rows that contradict what was learned before. "adapt" uses what it can: a
         row far beyond its error bars is down-weighted, a batch that contradicts the past is
