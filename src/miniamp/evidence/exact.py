@@ -50,9 +50,9 @@ LEAST_NOISE = 1e-12
 ALWAYS = 500
 #: Up to so many their products are kept: 134 MB, and 2 s for each round of a batch.
 MOST = 4096
-#: Beyond ALWAYS a batch has at least one row for so many coefficients, and rows wait for others till
-#: then: the factorisation costs the same however few they are. Chosen by this count of operations,
-#: not by a measured crossing.
+#: Beyond ALWAYS a batch has at least one row for so many coefficients, and rows wait for others
+#: till then: the factorisation costs the same however few they are. Chosen by this count of
+#: operations, not by a measured crossing.
 PER_ROW = 4
 
 
