@@ -205,18 +205,15 @@ class Learn(PlainEvidence):
             posterior, rows, attempt, learned, channel, number, stretch, more, told, health,
             log_evidence,
         )  # fmt: skip
+        # Rounds are cut short on purpose: what must have converged is the solution of the rows.
+        settled = change < (SETTLED_LATER if model.batches else SETTLED)
         return step._replace(
             memory=done,
             change=change,
             health=health,
             carried_by=min(step.carried_by, known),
             bounded=bounded,
-            # Rounds are cut short on purpose: what must have converged is the solution of the rows.
-            solved=not step.ended
-            and (
-                change < (SETTLED_LATER if model.batches else SETTLED)
-                or (last and attempt.info.converged)
-            ),
+            solved=not step.ended and (settled or (last and attempt.info.converged)),
             ended=last or step.ended,
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeGuard
@@ -36,17 +35,16 @@ LEAST, MOST = 1e-140, 1e140
 DENSE_FEATURES = 1024
 #: Whole weights repeat rows until there would be so many times as many.
 MOST_COPIES = 8
-#: Rows wait until there are so many and are then learned from together, so that it does not matter
-#: how a stream is cut: units, noise and first guesses from fewer rows would be poor, and an update
-#: costs about the same for one row as for thirty. Of many features more wait: `Rows.group`.
+#: Rows wait for so many, or more of many features (`Rows.group`), and are learned from together,
+#: so that the cut of a stream does not matter: units, noise and first guesses from fewer rows would
+#: be poor, and an update costs about the same for one row as for thirty.
 GROUP = 32
 #: The first rows of a classifier wait for so many of each class: with fewer the scale of the labels
 #: cannot be told (on 45 real data sets where it made a difference, 28 got better).
 EACH_CLASS = 8
 #: Those of two classes wait for so many per feature too: later rows hardly change the scale that
-#: the first ones show. In batches of 20 the log loss of breast cancer (30 features) is 1.11 times
-#: that of one batch after 32 first rows, 1.07 after 128 and 0.99 after 256 (8 orders); spambase
-#: 1.16, 1.07 and 1.01.
+#: the first ones show. Log loss by 20 over that of one batch after 32, 128 and 256 first rows:
+#: breast cancer (30 features, 8 orders) 1.11, 1.07 and 0.99, spambase 1.16, 1.07 and 1.01.
 PER_FEATURE = 8
 #: But no more rows than this wait; of each class where rows come in blocks of one class.
 MOST_WAITING = 256
@@ -103,8 +101,7 @@ class Rows:
     def kept(self, forget: float, learned: bool) -> float:
         """What still counts of all before, when these rows are learned from with `forget`.
 
-        A factor that is `learned` is one per batch that is learned from; and below 1, so that
-        sudden changes are looked for (`miniamp.absorb`).
+        A `learned` factor is one per batch, and below 1, so that sudden changes are looked for.
         """
         return min(forget, ALMOST_ONE) if learned else forget**self.calls
 
@@ -116,8 +113,8 @@ class Rows:
     def enough_at_first(self, labels: bool, group: int, *, drifts: bool) -> bool:
         """Whether there are enough rows to start learning from, a `group` or more.
 
-        Labels are not enough while they come in blocks of one class: what one tells is lost where
-        all others were the same, however many come. Rows of a stream that drifts wait for fewer.
+        Labels are not enough while they come in blocks of one class: one tells little where all
+        others were the same. Rows of a stream that drifts wait for fewer.
         """
         count = self.count
         if not labels:
@@ -134,14 +131,12 @@ class Rows:
 
     def and_then(self, more: Rows) -> Rows:
         """These rows, and more below them."""
-        weights = None
-        if self.weights is not None or more.weights is not None:
-            parts = [np.ones(len(r)) if r.weights is None else r.weights for r in (self, more)]
-            weights = np.concatenate(parts)
+        weighted = self.weights is not None or more.weights is not None
+        parts = [np.ones(len(r)) if r.weights is None else r.weights for r in (self, more)]
         return Rows(
             stacked(self.X, more.X),
             np.concatenate([self.Y, more.Y]),
-            weights,
+            np.concatenate(parts) if weighted else None,
             self.calls + more.calls,
             self.left_out + more.left_out,
             self.changes + more.changes + bool((self.Y[-1] != more.Y[0]).any()),
@@ -154,8 +149,7 @@ class Rows:
         """
         labels = self.Y.argmax(axis=1) if self.Y.shape[1] > 1 else self.Y[:, 0]
         weights = np.ones(len(self)) if self.weights is None else self.weights.copy()
-        keep = np.ones(len(self), dtype=bool)
-        rng = np.random.default_rng(len(self) + self.left_out)
+        keep, rng = np.ones(len(self), dtype=bool), np.random.default_rng(self.count)
         for label in np.unique(labels):
             own = np.flatnonzero(labels == label)
             if len(own) <= most:
@@ -228,7 +222,7 @@ def with_centres(X: Matrix) -> Matrix:
 def stacked(above: Matrix, below: Matrix) -> Matrix:
     """The rows of both."""
     if sp.issparse(above) or sp.issparse(below):
-        return sp.csr_array(sp.vstack([sp.csr_array(above), sp.csr_array(below)], format="csr"))
+        return sp.vstack([sp.csr_array(above), sp.csr_array(below)], format="csr")
     return np.concatenate([above, below])
 
 
@@ -257,8 +251,7 @@ def repeated(weights: Array) -> tuple[NDArray[np.int64], Array | None]:
             "sample_weight", "zeros only", "a weight > 0", "drop the batch, or leave weights out"
         )
     times = np.rint(weights).astype(np.int64)
-    few = times.sum() <= MOST_COPIES * len(weights) + 1000
-    if few and np.array_equal(times, weights):
+    if times.sum() <= MOST_COPIES * len(weights) + 1000 and np.array_equal(times, weights):
         return np.repeat(np.arange(len(weights)), times), None
     used = np.flatnonzero(weights)
     return used, weights[used]
@@ -325,7 +318,7 @@ def plain(X: Given) -> Given:
     if type(X).__module__.split(".")[0] != "pyarrow":
         return X
     if hasattr(table, "column_names"):
-        if "pandas" in sys.modules or importlib.util.find_spec("pandas") is not None:
+        if importlib.util.find_spec("pandas") is not None:
             return table.to_pandas()
         return np.column_stack([column.to_numpy() for column in table.columns])
     return table.to_numpy(zero_copy_only=False) if hasattr(X, "to_numpy") else np.asarray(X)
@@ -337,8 +330,7 @@ def numbers(name: str, X: Given) -> Given:
     NumPy drops masks, counts dates in nanoseconds and reads the digits of text.
     """
     X = checks.unmasked(name, plain(X))
-    if isinstance(X, (list, tuple)):
-        X = checks.array_of(name, X)
+    X = checks.array_of(name, X) if isinstance(X, (list, tuple)) else X
     one = hasattr(type(X), "dtype")  # of an array or a series, not of a frame
     for dtype in [getattr(X, "dtype", None)] if one else getattr(X, "dtypes", ()):
         kind = getattr(dtype, "kind", "")

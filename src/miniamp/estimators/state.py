@@ -142,7 +142,7 @@ class FitState:
         if self.frame is None:
             frame = self.settings.first_frame(rows.X)
             design = frame.design(rows.X, intercept)  # many sweeps, to find the scales
-            start = self._started(frame, rows.Y, rows.weights, sparse=issparse(rows.X))
+            start = self._started(frame, rows.Y, rows.weights, issparse(rows.X))
         else:
             # Units follow the rows where the prior is learned.
             follow, swept = self.settings.scaling, self.settings.solver == "amp"
@@ -180,13 +180,11 @@ class FitState:
         AMP sweeps them where they are.
         """
         settings = replace(self.settings, solver="amp")
-        start = replace(self, settings=settings)._started(frame, Y, None)
+        start = replace(self, settings=settings)._started(frame, Y, None, False)
         after = start._learned(design, Rows(np.zeros((len(Y), 0)), Y), self.tally)
         return replace(after, settings=replace(after.settings, solver=self.settings.solver))
 
-    def _started(
-        self, frame: Frame, Y: Array, weights: Array | None, *, sparse: bool = False
-    ) -> FitState:
+    def _started(self, frame: Frame, Y: Array, weights: Array | None, sparse: bool) -> FitState:
         """The state before any row, in units that suit the first ones."""
         centre, scale = self.settings.target_units(Y, weights)
         start = replace(self, frame=frame, waiting=None, y_centre=centre, y_scale=scale)
