@@ -281,11 +281,17 @@ def log_mass(base: Posterior, sites: Sites, field: Tilt) -> float:
     return float(np.sum(each))
 
 
-def sites_of(belief: Posterior) -> Sites:
-    """The sites behind a belief: its prior and tilt as Gaussians, one per coefficient."""
-    remembered = belief.remembered
+def sites_of(belief: Posterior, *, common: bool = False) -> Sites:
+    """The sites behind a belief: its prior and tilt as Gaussians, one per coefficient.
+
+    In `common`, remembered rows set one scale of all; relative scales are the prior's and tilt's.
+    """
+    base, seen = belief.remembering(None), belief.remembered
     nothing = Tilt(np.zeros(belief.size), np.zeros(belief.size))
-    return match(belief.remembering(None), remembered.field if remembered else nothing)[1]
+    sites = match(base, nothing if seen is None or common else seen.field)[1]
+    if seen is None or not common or base.prior.is_gaussian:
+        return sites
+    return match_in_common(base, seen.field, sites)[1]
 
 
 def row_moments(belief: Posterior, rows: Design) -> tuple[Array, Array]:

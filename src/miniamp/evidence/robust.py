@@ -57,9 +57,9 @@ ROWS_ENOUGH = 1e-2
 #: Coefficients get a scale each when one step that way makes the belief so much wider: some of them
 #: then stand for each other, which an average over all does not see.
 WIDER = 2.0
-#: A step that has not converged is no answer if it makes the belief so much wider than before (one
-#: went from 1e-9 to 0.14), or its mean square so much larger: few coefficients may be surprising.
-RISEN, RUN_AWAY = 10.0, 1e4
+#: A solution whose mean square grows so much starts over, with care. A step that has not converged
+#: is no answer if it makes the belief so much wider (from 1e-9 to 0.14), or a coefficient larger.
+RISEN = 10.0
 
 
 class RobustState(NamedTuple):
@@ -139,7 +139,7 @@ class RobustBatch(DrawnRows[RobustState]):
             before = Moments(space.belief.centre, space.belief.site.var)
             covariance = JointSolution.of(space.belief.lower, space.belief.linear).times
         else:
-            sites, exact, past = _sites(belief), belief.prior.is_gaussian, None
+            sites, exact, past = sites_of(belief, common=True), belief.prior.is_gaussian, None
             if belief.remembered is not None:
                 past = known(belief, sites if exact else sites_of(belief))
             before, volume = belief.moments, 0.0 if past is None else past.volume
@@ -181,8 +181,8 @@ class RobustBatch(DrawnRows[RobustState]):
         rows, and one solution for the remembered rows where there are any.
         """
         state, solution = step.memory, _solution(step.memory)
-        precision, root = solution.rows.precision, np.sqrt(solution.rows.precision)
-        target = solution.rows.linear / root
+        precision, linear = solution.rows
+        target = linear / (root := np.sqrt(precision))
         rows = 0.5 * np.log(precision / (2.0 * np.pi))
         if not state.fixed:
             omega, V = solution.left_out()
@@ -194,12 +194,12 @@ class RobustBatch(DrawnRows[RobustState]):
         mass = float(np.sum(rows)) + self._repeated() - 0.5 * volume
         if state.exact:
             return mass + 0.5 * state.past
-        base, sites = belief.remembering(None), _sites(belief)
-        before = base.log_partition()
-        if belief.remembered is not None:
-            past = known(belief, sites)
-            before = log_mass(base, sites, past.field) - 0.5 * past.volume
-        return mass + log_mass(base, solution.sites, solution.field) - before
+        base = belief.remembering(None)
+        mass += log_mass(base, solution.sites, solution.field)
+        if belief.remembered is None:
+            return mass - base.log_partition()
+        past = known(belief, sites := sites_of(belief, common=True))
+        return mass - log_mass(base, sites, past.field) + 0.5 * past.volume
 
     def conclude(self, belief: Posterior, step: RobustStep) -> Posterior:
         return belief if step.memory.blind else _solution(step.memory).absorbed(belief)
@@ -273,19 +273,11 @@ class RobustBatch(DrawnRows[RobustState]):
         # Or nothing is left that floating point could learn.
         resolved = np.mean(new.var) < self.channel.resolution * np.mean(np.square(new.mean))
         solved = bool(resolved) or residual < (ROWS_ENOUGH if state.exact else ENOUGH)
-        step = Step(
-            tilt=now.field,
-            estimate=new,
-            memory=seen,
-            # An average changes by so much less when one more joins it.
-            change=relative_change(new, estimate) / (LONGEST - careful if averaged else 1),
-            health=figure,
-            solved=solved,
-            ended=ended and not solved,
-            solver="robust",
-            reason=f"{sites.held} undecided coefficients held" if sites.held else "",
-            carried_by=carried,
-        )
+        # An average changes by so much less when one more joins it.
+        change = relative_change(new, estimate) / (LONGEST - careful if averaged else 1)
+        reason = f"{sites.held} undecided coefficients held" if sites.held else ""
+        step = Step(now.field, new, seen, change, figure, solver="robust", reason=reason)
+        step = step._replace(solved=solved, ended=ended and not solved, carried_by=carried)
         if solved or ended:
             before = state.common_end
             if not solved and before is not None and before.health < np.inf:
@@ -325,22 +317,10 @@ class RobustBatch(DrawnRows[RobustState]):
         return step._replace(memory=state, change=max(1.0, step.change), solved=False, ended=False)
 
 
-def _sites(belief: Posterior) -> Sites:
-    """The sites of a belief, which share their scale.
-
-    Relative scales are the prior's and the tilt's, the rest is what remembered rows said.
-    """
-    base, seen = belief.remembering(None), belief.remembered
-    sites = sites_of(base)
-    if seen is None or base.prior.is_gaussian:
-        return sites
-    return match_in_common(base, seen.field, sites)[1]
-
-
 def _accepted(belief: Posterior, step: RobustStep) -> RobustStep:
     """The step, in conflict where it has not converged and left the belief before it behind."""
     wider = np.mean(step.estimate.var) > RISEN * belief.mean_variance
-    gone = wider or _growth(belief, step.estimate) > RUN_AWAY
+    gone = wider or _growth(belief, step.estimate) > RISEN * belief.size
     return step._replace(health=np.inf) if gone and not step.solved else step
 
 
