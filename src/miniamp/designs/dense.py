@@ -301,10 +301,11 @@ def column_sums(X: Array, centre: Array) -> tuple[Array, Array, Array, Array]:
     """
     from miniamp.designs import dense_kernels  # only now: the compiler is slow to import
 
-    N = X.shape[1]
-    found = np.full(N, np.inf), np.full(N, -np.inf), np.zeros(N), np.zeros(N)
-    dense_kernels.add_columns(read_only(X), flat(centre), *found)
-    return found
+    low, high, total, power = (dense_kernels.zeros(X.shape[1]) for _ in range(4))
+    low += np.inf
+    high -= np.inf
+    dense_kernels.add_columns(read_only(X), flat(centre), low, high, total, power)
+    return low, high, total, power
 
 
 def trusted(rows: Array | sparse.csr_array) -> Design:
