@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from miniamp import MiniAMPRegressor, channels, designs, evidence
+from miniamp.designs.dense import column_sums
+from miniamp.designs.swept import Swept
 from miniamp.errors import InvalidInputError
 
 ROWS, COLUMNS = 203, 61  # neither a multiple of the kernels' groups of rows
@@ -49,6 +51,21 @@ def test_sweeps_equal_those_of_a_copy(offset, dtype, averaged, rng, monkeypatch)
         mine, theirs = one.memory, other.memory
         assert_close(one, other)
     assert "Phi" not in vars(getattr(ours, "inner", ours)), "a copy was made"
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 17])
+@pytest.mark.parametrize("averaged", [False, True], ids=["vector", "scalar"])
+def test_groups_of_rows_and_what_is_left_of_them_equal_plain_products(rows, averaged, rng):
+    X, centre, unit = problem(rng)
+    X = X[:rows]
+    plain = designs.Dense(copied(X, centre, unit).toarray())
+    x, v, y = rng.normal(size=COLUMNS + 1), rng.random(COLUMNS + 1), rng.normal(size=rows)
+    batch = x, np.array(0.7) if averaged else v, y, channels.Gaussian(0.3), rng.normal(size=rows)
+    ours = designs.Framed(X, centre, unit)
+    assert_close(Swept.sandwich(ours, *batch), plain.sandwich(*batch), 1e-9)
+    low, high, total, power = column_sums(X, centre)
+    assert_close((low, high, total), (X.min(axis=0), X.max(axis=0), X.sum(axis=0)), 1e-9)
+    assert_close((power,), (np.square(X - centre).sum(axis=0),), 1e-9)
 
 
 def test_entries_that_are_asked_for_are_swept_from_then_on(rng):

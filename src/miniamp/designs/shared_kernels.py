@@ -34,7 +34,7 @@ _END = 1 << 62
 #: Where the states of the parts begin, a cache line or two after the ticket that all threads take.
 _FIRST = 16
 #: Rows that kernels sweep together, at most; parts are made of whole groups.
-_GROUP = 12
+_GROUP = 8
 
 
 class Team(NamedTuple):

@@ -257,7 +257,8 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
             target = self._checked_targets(target, y, reset)
             require_measurable("X", values)
         Y = self._targets(settings, target)
-        require_measurable("y", Y)
+        if ranges is None:
+            require_measurable("y", Y)
         weights = self._weights(target, weights)
         if weights is not None:
             own = plain(weights)

@@ -218,10 +218,11 @@ class Batch(DrawnRows[Past | None]):
         z, V = self._predicted(step.estimate)
         past = step.memory
         if past is not None and past.sweep.memory.shape == z.shape:
-            omega = z - V * past.sweep.memory
+            away = V * past.sweep.memory
+            omega, moved = z - away, away * past.sweep.memory
         else:  # g has stayed with distant rows, or was not kept
             omega = self._backwards(z, V)
-        moved = np.square(z - omega) / np.where(V > 0.0, V, 1.0)
+            moved = np.square(z - omega) / np.where(V > 0.0, V, 1.0)
         rows = self.channel.log_partition(self.y, omega, V) + 0.5 * moved
         return tilt_evidence(belief, step) + float(np.sum(rows)) + self._repeated()
 
