@@ -74,3 +74,16 @@ def test_labels_of_independent_features_are_learned_jointly():
         chances = model.predict_proba(X[2000:])[np.arange(1000), y[2000:].astype(int)]
         losses.append(-np.mean(np.log(chances)))
     assert losses[0] < 0.97 * losses[1]
+
+
+def test_later_labels_of_many_features_all_count(recwarn):
+    """While a quarter as many rows as features waited, those beyond 256 of a class were left out."""
+    rng = np.random.default_rng(16)
+    X = rng.standard_normal((1000, 1600))
+    y = X[:, :10].sum(axis=1) > 3.0
+    model = MiniAMPClassifier()
+    for k in range(0, 1000, 20):
+        model.partial_fit(X[k : k + 20], y[k : k + 20], classes=[False, True])
+    assert sum(entry["rows"] for entry in model.history_) == 1000
+    assert not any("sampled" in entry for entry in model.history_)
+    assert not any("blocks of one class" in str(warning.message) for warning in recwarn)
