@@ -77,7 +77,7 @@ def test_labels_of_independent_features_are_learned_jointly():
 
 
 def test_later_labels_of_many_features_all_count(recwarn):
-    """While a quarter as many rows as features waited, those beyond 256 of a class were left out."""
+    """While a row for four features waited, those beyond 256 of a class were left out."""
     rng = np.random.default_rng(16)
     X = rng.standard_normal((1000, 1600))
     y = X[:, :10].sum(axis=1) > 3.0
