@@ -21,8 +21,9 @@ from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Information, Tilt
 
 #: Factorisations for a batch at most: the first one must find the orders of magnitude, and so must
-#: that which makes rows more than coefficients, if the noise is low. Others move hyper-parameters
-#: by a few per cent, and most need one.
+#: that which makes rows more than coefficients, if the noise is low, and the second one, if it is
+#: high: sorted by y, a curve is straight at first. Others move hyper-parameters by a few per cent,
+#: and most need one.
 FIRST_ROUNDS, ROUNDS = 30, 3
 #: Hyper-parameters that move by less than this part of their own standard deviation (that of a
 #: logarithm is sqrt(2/n) after n rows) have settled, and coefficients that their prior moves so.
@@ -225,7 +226,8 @@ class ExactBatch(DrawnRows[Round]):
         enough = SETTLED_LATER if past.count else SETTLED
         enough = enough if belief.size <= ALWAYS else SETTLED_ENOUGH
         following, change = self._learned(belief, memory, enough)
-        near = past.count > 0.0 and following.step[0] > -NEAR
+        most = NEAR if past.count <= self.rows else np.inf
+        near = past.count > 0.0 and -NEAR < following.step[0] < most
         solved = change < enough or number >= (ROUNDS if near else FIRST_ROUNDS)
         return Step(
             tilt=NO_TILT,
