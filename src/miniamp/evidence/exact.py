@@ -20,10 +20,9 @@ from miniamp.info import Adaptation
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Information, Tilt
 
-#: Factorisations for a batch at most: the first one must find the orders of magnitude, and so must
-#: that which makes rows more than coefficients, if the noise is low, and the second one, if it is
-#: high: sorted by y, a curve is straight at first. Others move hyper-parameters by a few per cent,
-#: and most need one.
+#: Factorisations for a batch at most: the first must find the orders of magnitude, and so must that
+#: which makes rows more than coefficients, if the noise is low, and the second, if it is high (of a
+#: file sorted by y a curve is straight at first). Most others need one, for a few per cent.
 FIRST_ROUNDS, ROUNDS = 30, 3
 #: Hyper-parameters that move by less than this part of their own standard deviation (that of a
 #: logarithm is sqrt(2/n) after n rows) have settled, and coefficients that their prior moves so.
