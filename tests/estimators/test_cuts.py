@@ -105,3 +105,15 @@ def test_noise_that_the_first_rows_did_not_show():
     best, _ = error_and_coverage(MiniAMPRegressor(), 600, *data)
     assert error < 1.1 * best
     assert 0.8 < covered < 0.96
+
+
+@pytest.mark.filterwarnings("ignore::miniamp.estimators.health.HealthWarning")
+@pytest.mark.parametrize("noise", [1e-16, 1e-8])
+def test_an_outlier_in_the_second_batch_does_not_raise_low_noise(noise):
+    """The second batch may find a noise of another order, unless one of its rows is the cause."""
+    for seed in range(10):
+        data = regression(400, 3, noise, seed)
+        data[1][40 + seed] += 10.0
+        error, covered = error_and_coverage(MiniAMPRegressor(), 32, *data)
+        assert error < max(1.2 * noise, 1e-11)
+        assert covered > 0.84
