@@ -74,3 +74,48 @@ def test_labels_of_independent_features_are_learned_jointly():
         chances = model.predict_proba(X[2000:])[np.arange(1000), y[2000:].astype(int)]
         losses.append(-np.mean(np.log(chances)))
     assert losses[0] < 0.97 * losses[1]
+
+
+def test_later_labels_of_many_features_all_count(recwarn):
+    """While a row for four features waited, those beyond 256 of a class were left out."""
+    rng = np.random.default_rng(16)
+    X = rng.standard_normal((1000, 1600))
+    y = X[:, :10].sum(axis=1) > 3.0
+    model = MiniAMPClassifier()
+    for k in range(0, 1000, 20):
+        model.partial_fit(X[k : k + 20], y[k : k + 20], classes=[False, True])
+    assert sum(entry["rows"] for entry in model.history_) == 1000
+    assert not any("sampled" in entry for entry in model.history_)
+    assert not any("blocks of one class" in str(warning.message) for warning in recwarn)
+
+
+@pytest.mark.filterwarnings("ignore::miniamp.estimators.health.HealthWarning")
+def test_noise_that_the_first_rows_did_not_show():
+    """Sorted by y, 0 and 1 look straight at first, and the noise rose 100 times a batch at most.
+
+    So 8 batches of 12 contradicted the past, with up to 1e14 times the noise: the error was 2.7
+    times that of all rows at once, and intervals too wide.
+    """
+    rng = np.random.default_rng(17)
+    X = rng.integers(0, 12, size=(800, 6)).astype(float)
+    y = np.square(X[:, 0])
+    first = np.argsort(y[:600], kind="stable")
+    data = X[first], y[first], X[600:], y[600:]
+    error, covered = error_and_coverage(MiniAMPRegressor(), 50, *data)
+    best, _ = error_and_coverage(MiniAMPRegressor(), 600, *data)
+    assert error < 1.1 * best
+    assert 0.8 < covered < 0.96
+
+
+@pytest.mark.filterwarnings("ignore::miniamp.estimators.health.HealthWarning")
+@pytest.mark.parametrize(("features", "seed"), [(3, 13), (15, 15), (15, 19)])
+def test_an_outlier_in_the_second_batch_does_not_raise_low_noise(features, seed):
+    """The second batch may find noise of another order, unless few of its rows are the cause."""
+    rng = np.random.default_rng(seed)
+    X, x = rng.standard_normal((600, features)), rng.standard_normal(features)
+    y = X @ x + 1e-4 * rng.standard_normal(600)
+    y[40 + seed] += 10.0
+    model = MiniAMPRegressor()
+    error_and_coverage(model, 32, X[:400], y[:400], X[400:], y[400:])
+    assert model.noise_ == pytest.approx(1e-8, rel=0.4)
+    np.testing.assert_allclose(model.coef_, x, atol=5e-5)

@@ -285,3 +285,23 @@ def test_rare_events_are_no_dirt():
     for part in (some[:67], some[67:]):
         model.partial_fit(X[part], y[part], classes=np.arange(10))
     assert not any("conflicts" in entry for entry in model.history_)
+
+
+@pytest.mark.filterwarnings("ignore::miniamp.estimators.health.HealthWarning")
+@pytest.mark.parametrize("seed", range(5))
+def test_outliers_in_y_among_first_rows_that_are_mostly_alike(seed):
+    """Two of 45 first rows were kept: error 1.7 to 4.3 times that without them, coverage 1."""
+    rng = np.random.default_rng(seed)
+    X = rng.random((500, 4))
+    y = np.where(X[:, 0] > 0.7, X[:, 0] * 3.0, 0.0) + 0.1 * rng.standard_normal(500)
+    dirty = y.copy()
+    dirty[[5, 20, 150]] += 50.0 * y.std()
+    errors = []
+    for target in (y, dirty):
+        model = MiniAMPRegressor()
+        for k in range(0, 300, 15):
+            model.partial_fit(X[k : k + 15], target[k : k + 15])
+        errors.append(np.mean(np.square(model.predict(X[300:]) - y[300:])))
+        low, high = model.predict_interval(X[300:], level=0.9)
+    assert errors[1] < 1.02 * errors[0]
+    assert np.mean((low <= y[300:]) & (y[300:] <= high)) < 0.97

@@ -484,6 +484,19 @@ def test_a_model_of_dense_rows_predicts_and_learns_from_sparse_ones(features):
     np.testing.assert_allclose(both.predict(sparse), dense.predict(X), rtol=1e-6)
 
 
+@pytest.mark.parametrize("first", [1, 5])
+def test_first_rows_wait_for_others_where_dense_ones_are_followed_by_sparse_ones(first):
+    """One dense row set all units: the noise came out at twice what it is."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(100, 5))
+    y = X @ np.arange(5.0) + 0.1 * rng.normal(size=100)
+    both = MiniAMPRegressor().partial_fit(X[:first], y[:first])
+    both.partial_fit(sp.csr_array(X[first:]), y[first:])
+    dense = MiniAMPRegressor().partial_fit(X, y)
+    np.testing.assert_allclose(both.coef_, dense.coef_, rtol=1e-9)
+    assert both.noise_ == pytest.approx(dense.noise_, rel=1e-9)
+
+
 def test_a_series_in_place_of_X_is_refused_as_scikit_learn_does():
     pandas = pytest.importorskip("pandas")
     with pytest.raises(ValueError, match="2-dimensional container"):

@@ -55,6 +55,15 @@ def test_a_feature_may_come_late():
     assert model.predict_one({"a": 0.0, "b": 1.0}) == pytest.approx(2.0, abs=0.1)
 
 
+def test_features_that_come_late_make_room_for_as_many_remembered_rows():
+    """Room for 256 was left where those that are there from the start have 512."""
+    model, rng = RiverRegressor(prior="laplace"), np.random.default_rng(6)
+    for size in (200, 400):
+        for row in rng.normal(size=(80, size)):
+            model.learn_one(dict(enumerate(row)), row[0] + rng.normal())
+    assert model._state.models[0].posterior.memory == 401
+
+
 def test_a_class_may_come_late():
     rng = np.random.default_rng(1)
     model = RiverClassifier(batch_size=16)

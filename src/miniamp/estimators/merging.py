@@ -17,7 +17,7 @@ from miniamp.errors import InvalidTypeError
 from miniamp.estimators.base import StreamingEstimator
 from miniamp.estimators.history import History
 from miniamp.estimators.rows import GROUP
-from miniamp.estimators.settings import LABELS, ModelSettings
+from miniamp.estimators.settings import LABELS, REMEMBERED_ROWS, ModelSettings
 from miniamp.estimators.state import FitState
 from miniamp.evidence import Frame, InformationPosterior
 from miniamp.learning import Model
@@ -293,7 +293,7 @@ def _wider(belief: Posterior, end: int, more: int) -> Posterior:
         A = tilt.A if np.ndim(tilt.A) == 0 else padded(tilt.A)
         return Tilt(A, padded(tilt.B))
 
-    memory = min(belief.memory + more, max(belief.memory, 256))
+    memory = min(belief.memory + more, max(belief.memory, REMEMBERED_ROWS))
     new = Posterior(belief.prior, belief.size + more, wide(belief.tilt), memory=memory)
     remembered = belief.remembered
     if remembered is None:

@@ -147,7 +147,7 @@ def _log_probability(Y: Array, predicted: list[RowPrediction], among: Array) -> 
         mean, var = channel.predict(omega, V)
         if channel.shift_invariant:
             beside = (omega > np.median(others)) == (y > np.median(others))
-            room = np.square(np.minimum(larger(omega, others), larger(y, others)))
+            room = np.square(np.minimum(larger(omega, others, others), larger(y, others, others)))
             room = np.where(beside, room, 1.0)
             V, var = V + (room - 1.0) * var, room * var
         total += channel.log_partition(y, omega, V)

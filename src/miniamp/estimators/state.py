@@ -94,14 +94,14 @@ class FitState:
         """The state after one more batch; few rows wait for others."""
         if self.frame is None:
             new = replace(new, changes=int(np.sum((new.Y[1:] != new.Y[:-1]).any(axis=1))))
-        if self.waiting is not None and issparse(new.X) and not issparse(self.waiting.X):
+        elif self.waiting is not None and issparse(new.X) and not issparse(self.waiting.X):
             return self.settled.absorbed(new)  # dense rows have centres, which sparse ones may lack
         rows = new if self.waiting is None else self.waiting.and_then(new)
         if self._enough(rows):
             return self._after(rows)
-        if self._labels and len(rows) > MOST_WAITING:
+        if self._labels and self.frame is None and len(rows) > MOST_WAITING:
             rows = rows.thinned(MOST_WAITING)
-        return self._but(waiting=rows.owned())
+        return self._but(waiting=new.owned() if rows is new else rows)
 
     @property
     def settled(self) -> FitState:

@@ -20,9 +20,9 @@ from miniamp.info import Adaptation
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Information, Tilt
 
-#: Factorisations for a batch at most: the first one must find the orders of magnitude, and so must
-#: that which makes rows more than coefficients, if the noise is low. Others move hyper-parameters
-#: by a few per cent, and most need one.
+#: Factorisations for a batch at most: the first must find the orders of magnitude, and so must that
+#: which makes rows more than coefficients, if the noise is low, and the second, if all of it is in
+#: conflict (sorted by y, a curve is straight at first). Most others need one, for a few per cent.
 FIRST_ROUNDS, ROUNDS = 30, 3
 #: Hyper-parameters that move by less than this part of their own standard deviation (that of a
 #: logarithm is sqrt(2/n) after n rows) have settled, and coefficients that their prior moves so.
@@ -225,7 +225,8 @@ class ExactBatch(DrawnRows[Round]):
         enough = SETTLED_LATER if past.count else SETTLED
         enough = enough if belief.size <= ALWAYS else SETTLED_ENOUGH
         following, change = self._learned(belief, memory, enough)
-        near = past.count > 0.0 and following.step[0] > -NEAR
+        most = NEAR if past.count <= self.rows and self.noisier > 1.0 else np.inf
+        near = past.count > 0.0 and -NEAR < following.step[0] < most
         solved = change < enough or number >= (ROUNDS if near else FIRST_ROUNDS)
         return Step(
             tilt=NO_TILT,
