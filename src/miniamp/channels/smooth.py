@@ -274,8 +274,11 @@ class Mislabelled(LearnedShare, Binary):
     ) -> Self:
         """The channel that has seen these labels, of z ~ N(omega, V) as predicted without them.
 
-        Their log-probability counts as at least `before`.
+        Their log-probability counts as at least `before`. Rows of a `sample_weight` tell nothing:
+        their powers of P are no probabilities.
         """
+        if self.plain.unweighted() is not self.plain:
+            return self
         log_chance = self.plain.log_partition(y, omega, V)
         if before is not None:
             log_chance = np.maximum(log_chance, before)

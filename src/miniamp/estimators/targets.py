@@ -169,7 +169,7 @@ def _one_target(
     solver = functools.partial(AutoBatch, choice=choice)
     if _keeps_sites(model, settings, design) and choice.solver == "robust":
         model = replace(model, posterior=InformationPosterior.of(model.posterior))
-        if model.batches == 0 and noise and doubt and model.channel.unweighted() == LABELS:
+        if model.batches == 0 and noise and doubt and model.channel == LABELS:
             model = replace(model, channel=channels.Mislabelled(cast(Binary, model.channel)))
     if prior or noise:
         learn = Learn(design, y, solver, fixed=fixed, noise=noise)
