@@ -22,6 +22,7 @@ from miniamp.model import (
     LARGEST_FALL,
     Model,
     at_noise,
+    doubted,
     expected_power,
     initial,
     noise_share,
@@ -315,9 +316,8 @@ class Learn(PlainEvidence):
         leverage 1 tell nothing and are left out. The first batch is fitted by EM.
         """
         if not (self.noise and rows.channel.shift_invariant):
-            return rows.plain, 0.0
-        first = model.batches == 0
-        omega, V = cavity()
+            return doubted(model, rows, cavity) if self.noise else rows.plain, 0.0
+        first, (omega, V) = model.batches == 0, cavity()
         clear = np.flatnonzero(LEVERED / rows.plain.unweighted().fisher() > V)
         if clear.size == 0:
             return within_bounds(model, rows, rows.plain if first else model.channel), 0.0

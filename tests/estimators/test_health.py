@@ -159,12 +159,13 @@ def copied(make, seed, features=100, rows=200, copies=5, batches=10):
     return model
 
 
+@pytest.mark.filterwarnings("ignore::miniamp.estimators.HealthWarning")
 @pytest.mark.parametrize("seed", [5001, 5002, 5003])
 def test_overconfidence(seed):
     """Forty rows, five times each, are taken for two hundred: probabilities are far too sure."""
-    with pytest.warns(HealthWarning, match="The model is overconfident: the Brier score is"):
+    with pytest.warns(HealthWarning, match="overconfident: the Brier score is|too sure of itself"):
         model = copied(MiniAMPClassifier, seed)
-    assert kinds(model) == {"overconfidence"}
+    assert "overconfidence" in kinds(model) <= {"overconfidence", "useless"}
     assert "drop the copies" in str(model.health_)
 
 
@@ -437,8 +438,11 @@ def test_labels_predicted_worse_than_by_their_frequencies_are_reported():
     y = X[:, 0] + 0.3 * rng.normal(size=200) > 0.0
     y[80:] = ~y[80:]
     model = MiniAMPClassifier()
-    for start in range(0, 200, 40):
-        model.partial_fit(X[start : start + 40], y[start : start + 40], classes=[False, True])
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for start in range(0, 200, 40):
+            model.partial_fit(X[start : start + 40], y[start : start + 40], classes=[False, True])
+    assert any("times that of the class frequencies" in str(one.message) for one in seen)
     assert "times that of the class frequencies" in str(model.health_)
 
 

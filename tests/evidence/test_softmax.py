@@ -249,6 +249,6 @@ def test_wrong_labels_are_found_and_hardly_count():
 
 
 def test_what_labels_told_of_wrong_ones_fades_and_merges():
-    told = channels.Softmax().told_by(np.array([0.9, 1e-6]), 3, np.ones(2))[1]
+    told = channels.Softmax().told_by(np.array([0.9, 1e-6]), 3, np.ones(2))
     assert told.wrong > channels.Softmax().wrong == 0.0
     np.testing.assert_allclose(told.faded(0.5).merged(told.faded(0.5), 0.5).told, told.told)

@@ -7,6 +7,7 @@ from miniamp.channels.logistic import Logistic
 from miniamp.channels.numerical import Numerical
 from miniamp.channels.poisson import Poisson
 from miniamp.channels.probit import Probit
+from miniamp.channels.smooth import Mislabelled
 from miniamp.channels.softmax import Softmax
 from miniamp.channels.student_t import StudentT
 
@@ -15,6 +16,7 @@ __all__ = [
     "Gaussian",
     "Interval",
     "Logistic",
+    "Mislabelled",
     "Numerical",
     "Poisson",
     "Probit",

@@ -68,7 +68,7 @@ class Numerical(Channel):
         if not callable(log_likelihood):
             raise InvalidTypeError(
                 "log_likelihood", repr(log_likelihood), "a function of (y, z)",
-                "write one that takes and returns arrays",
+                "write one that takes and returns arrays"
             )  # fmt: skip
         self.support: str | tuple[float, ...]
         if isinstance(support, str):

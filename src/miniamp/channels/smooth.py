@@ -1,16 +1,26 @@
-"""Channels given by a smooth log-concave likelihood, and those of labels -1 and +1."""
+"""Channels given by a smooth log-concave likelihood; labels -1 and +1, and those that are wrong."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar, Self
 
 import numpy as np
+from scipy.special import expit, softmax
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.base import Channel, FiniteChannel, checked_values
 from miniamp.numerics.averages import V_FLOOR, Tilted, derivatives, peak_of, tilted
-from miniamp.parametric import Places
+from miniamp.parametric import Parametric, Places
+
+#: Shares of labels that may be wrong, and their probabilities beforehand: mostly none is.
+SHARES = np.array([0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16])
+BEFOREHAND = np.array([0.9, *[0.1 / 6.0] * 6])
+#: Logarithm of the odds beforehand that no label is wrong.
+NONE_WRONG = float(np.log(BEFOREHAND[0] / (1.0 - BEFOREHAND[0])))
+#: Probabilities count as no less, so that their logarithms are finite.
+LEAST = 1e-100
 
 
 class Differentiable(Channel):
@@ -136,6 +146,166 @@ class WeightedLabels(Binary, Smooth):
 
     def unweighted(self) -> Channel:
         return self.plain
+
+    def _outer(self, name: str) -> tuple[int, ...]:
+        return self.plain.shape if name == "plain" else super()._outer(name)
+
+
+class LearnedShare(Parametric):
+    """A channel of labels of which a share is wrong: any class with equal probability.
+
+    The share is one of `SHARES`, as earlier labels tell: `told` (7,) has the log-likelihood of
+    each, less that of none.
+    """
+
+    trailing: ClassVar[dict[str, int]] = {"told": 1}
+    told: Array
+
+    @property
+    def wrong(self) -> float:
+        """The expected share of wrong labels; 0 before any label."""
+        return float(self._shares() @ SHARES) if self.told.any() else 0.0
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether some labels are wrong, more probably than not."""
+        return bool(self._shares()[0] < 0.5)
+
+    def told_by(self, chances: Array, classes: int, weights: Array | None) -> Self:
+        """The channel that has seen labels of these probabilities (M,), predicted without them.
+
+        They are those by the scores alone, whatever share is wrong.
+        """
+        each = np.log((1.0 - SHARES) * np.maximum(chances, LEAST)[:, None] + SHARES / classes)
+        told = each.sum(axis=0) if weights is None else weights @ each
+        return self.replaced(told=self.told + told - told[0])
+
+    def right(self, chances: Array, classes: int) -> Array:
+        """Probability that each of these labels is right, (M,)."""
+        right = (1.0 - SHARES) * np.maximum(chances, LEAST)[:, None]
+        return np.asarray((right / (right + SHARES / classes)) @ self._shares())
+
+    def merged(self, other: Self, share: float) -> Self:
+        return self.replaced(told=self.told + other.told)
+
+    def faded(self, factor: float) -> Self:
+        return self.replaced(told=factor * self.told)
+
+    def change_from(self, old: Self) -> float:
+        return abs(self.wrong - old.wrong)
+
+    def _shares(self) -> Array:
+        """The probability of each of `SHARES`."""
+        return np.asarray(softmax(np.log(BEFOREHAND) + self.told))
+
+
+def nothing_told(told: Given) -> Array:
+    """`told` as an array, zeros where it is not given."""
+    return checks.vector("told", np.zeros(len(SHARES)) if told is None else told, len(SHARES))
+
+
+class Mislabelled(LearnedShare, Binary):
+    """Labels -1 and +1 of which a share e is wrong: P = e/2 + (1 - e) P(y | z).
+
+    So no label can pull on z for more than a share of wrong ones is worth, and one far on the wrong
+    side hardly does: **-dg < 0** where it may be wrong or right. Where all agree with their z the
+    share is as good as none, and the channel the `plain` one.
+
+    Parameters
+    ----------
+    plain : Binary
+        The channel of right labels.
+    told : (7,) array
+        Log-likelihood so far of each share (`miniamp.channels.smooth.SHARES`) over none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp.channels import Probit
+    >>> some = Mislabelled(Probit(var=1.0), told=[0.0, 1.0, 2.0, 3.0, 9.0, 3.0, 0.0])
+    >>> round(some.wrong, 3), some.predict_proba(10.0, 0.0).round(3)
+    (0.04, array([0.02, 0.98]))
+    """
+
+    names, recorded = ("plain", "told"), ("var", "wrong")
+    has_noise = True
+
+    def __init__(self, plain: Binary, told: Given = None) -> None:
+        self.plain, self.told = plain, nothing_told(told)
+        self.blur, self.resolution = plain.blur, plain.resolution
+
+    @property
+    def var(self) -> Array:
+        """Variance of the noise of right labels."""
+        return np.asarray(self.plain.parameters().get("var", self.blur**2))
+
+    def log_partition(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> Array:
+        log_chance = self.plain.log_partition(y, omega, V)
+        wrong = self.wrong
+        if wrong == 0.0:
+            return log_chance
+        return np.asarray(np.logaddexp(np.log1p(-wrong) + log_chance, np.log(0.5 * wrong)))
+
+    def output(self, y: Array, omega: ArrayOrFloat, V: ArrayOrFloat) -> tuple[Array, Array]:
+        g, curvature = self.plain.output(y, omega, V)
+        right = self._right(self.plain.log_partition(y, omega, V))
+        pull = right * g  # no square of g: a label far on the wrong side would overflow
+        return pull, right * curvature - pull * ((1.0 - right) * g)
+
+    def log_likelihood(self, y: ArrayOrFloat, z: Array) -> Array:
+        return self.log_partition(np.asarray(y), z, 0.0)
+
+    def slopes(self, y: ArrayOrFloat, z: Array) -> tuple[Array, Array]:
+        g, curvature = self.output(np.asarray(y), z, 0.0)
+        return g, -curvature
+
+    def sample(self, rng: np.random.Generator, z: ArrayOrFloat) -> Array:
+        y = self.plain.sample(rng, z)
+        return np.where(rng.random(y.shape) < self.wrong, rng.choice(self.labels, y.shape), y)
+
+    def score(self, y: Array) -> Array:
+        return np.asarray((1.0 - self.wrong) * self.plain.score(y))
+
+    def fisher(self) -> Array:
+        return np.asarray((1.0 - self.wrong) ** 2 * self.plain.fisher())
+
+    def seeing(
+        self, y: Array, omega: Array, V: Array, weights: Array | None, before: Array | None = None
+    ) -> Self:
+        """The channel that has seen these labels, of z ~ N(omega, V) as predicted without them.
+
+        Their log-probability counts as at least `before`. Rows of a `sample_weight` tell nothing:
+        their powers of P are no probabilities.
+        """
+        if self.plain.unweighted() is not self.plain:
+            return self
+        log_chance = self.plain.log_partition(y, omega, V)
+        if before is not None:
+            log_chance = np.maximum(log_chance, before)
+        return self.told_by(np.exp(log_chance), 2, weights)
+
+    def with_noise(self, var: float) -> Self:
+        return self.replaced(plain=self.plain.with_noise(var))
+
+    def in_units(self, unit: float) -> Self:
+        return self.replaced(plain=self.plain.in_units(unit))
+
+    def weighted(self, weight: Array) -> Channel:
+        return self.replaced(plain=self.plain.weighted(weight))
+
+    def unweighted(self) -> Channel:
+        plain = self.plain.unweighted()
+        return self if plain is self.plain else self.replaced(plain=plain)
+
+    def at(self, where: Places) -> Self:
+        return self.replaced(plain=self.plain.at(where))
+
+    def _right(self, log_chance: Array) -> Array:
+        """Probability that a label of this log-probability by z alone is right."""
+        wrong = self.wrong
+        if wrong == 0.0:
+            return np.ones_like(log_chance)
+        return np.asarray(expit(np.log1p(-wrong) + log_chance - np.log(0.5 * wrong)))
 
     def _outer(self, name: str) -> tuple[int, ...]:
         return self.plain.shape if name == "plain" else super()._outer(name)

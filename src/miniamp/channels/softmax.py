@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import ClassVar, Self
 
 import numpy as np
-from scipy.special import ndtri, softmax
+from scipy.special import ndtri
 
-from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.channels.logistic import Logistic
+from miniamp.channels.smooth import LearnedShare, nothing_told
 
 #: Points of the average over the scores of a row, half of them the mirror images of the others. On
 #: ten classes with scores of variance 4 a probability is off by 0.006 (root mean square), with 32
 #: points by 0.013.
 POINTS = 64
-#: Shares of labels that may be wrong, and their probabilities beforehand: mostly none is.
-SHARES = np.array([0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16])
-BEFOREHAND = np.array([0.9, *[0.1 / 6.0] * 6])
-#: Probabilities count as no less, so that their logarithms are finite.
-LEAST = 1e-100
 #: Rows per block of an average: POINTS numbers per row and class are held, in cache. 500 rows of
 #: ten classes take 2.5 ms, in one block 3.5.
 BLOCK_ROWS = 128
 
 
-class Softmax(Logistic):
+class Softmax(LearnedShare, Logistic):
     """One of K classes, class k with probability exp(z_k) / sum_j exp(z_j), or a wrong label.
 
     A share of the labels is wrong, that is any of the K with equal probability: one of `SHARES`, as
@@ -53,34 +47,10 @@ class Softmax(Logistic):
 
     name = None  # type: ignore[assignment]  # nothing to choose: several classes have it
     names, recorded = ("told",), ("wrong",)
-    trailing: ClassVar[dict[str, int]] = {"told": 1}
     joint = True
 
     def __init__(self, told: Given = None) -> None:
-        none = np.zeros(len(SHARES))
-        self.told = none if told is None else checks.vector("told", told, len(SHARES))
-
-    @property
-    def wrong(self) -> float:
-        """The expected share of wrong labels; 0 before any label."""
-        told = softmax(np.log(BEFOREHAND) + self.told)
-        return float(told @ SHARES) if self.told.any() else 0.0
-
-    def told_by(self, chances: Array, classes: int, weights: Array) -> tuple[Array, Self]:
-        """Probability that each label is right, and the channel that has seen them, (M,) each.
-
-        `chances` are those of the labels by their scores alone, as predicted without them.
-        """
-        right = (1.0 - SHARES) * np.maximum(chances, LEAST)[:, None]
-        every = right + SHARES / classes
-        seen = type(self)(self.told + weights @ np.log(every))
-        return (right / every) @ softmax(np.log(BEFOREHAND) + seen.told), seen
-
-    def merged(self, other: Self, share: float) -> Self:
-        return type(self)(self.told + other.told)
-
-    def faded(self, factor: float) -> Self:
-        return type(self)(factor * self.told)
+        self.told = nothing_told(told)
 
     def joint_probabilities(self, omega: Array, V: Array) -> Array:
         """Probability of each class, (M, K), for independent scores z ~ N(omega, V), (M, K).

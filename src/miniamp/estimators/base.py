@@ -226,13 +226,18 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
                 warnings.warn(HealthWarning(f"{found.seen} {found.action}"), stacklevel=5)
             return state
         entry = state.history[-1]
-        if not before.issuperset(entry["found"]):
-            for finding in findings(state.history, self._names):
-                if finding.kind not in before:
-                    warnings.warn(HealthWarning(f"{finding.seen} {finding.action}"), stacklevel=5)
+        same = before.issuperset(entry["found"])
+        told = [] if same else findings(state.history, self._names)
+        for finding in (*told, *self._over_all(state).findings):
+            if finding.kind not in before:
+                warnings.warn(HealthWarning(f"{finding.seen} {finding.action}"), stacklevel=5)
         if self.verbose:
             sys.stdout.write(entry_line(entry) + "\n")
         return state
+
+    def _over_all(self, state: FitState) -> HealthReport:  # a classifier looks
+        """What predictions of all rows show for the first time."""
+        return HealthReport()
 
     def _settings(self) -> ModelSettings:
         old = self._state.settings if self.__sklearn_is_fitted__() else None

@@ -1,14 +1,25 @@
-"""Several models of one stream in parallel, if `forget` or `prior` is "auto"."""
+"""Models that are compared: in parallel, if `forget` or `prior` is "auto", and of first classes."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from miniamp import checks, priors
-from miniamp.learning import Model
+from miniamp import channels, checks, priors
+from miniamp.absorb import iterated
+from miniamp.arrays import Array
+from miniamp.channels.smooth import NONE_WRONG
+from miniamp.designs import Design
+from miniamp.estimators.rows import Rows
+from miniamp.evidence import SoftmaxBatch, SoftmaxPosterior
+from miniamp.evidence.base import DrawnRows
+from miniamp.evidence.linear import TINY
+from miniamp.evidence.softmax import SCALE_KNOWN
+from miniamp.learning import Model, initial
 
 if TYPE_CHECKING:
     from miniamp.estimators.history import Entry
@@ -41,6 +52,9 @@ STEADY = 3.0
 #: A factor that is behind by this many nats (odds of 1100 to 1) starts over from the best model of
 #: the same prior, still that far behind: it has lost what it needs to be good again.
 BEHIND = 7.0
+#: The scale of a first batch of several classes is found by cross-validation: so many parts of so
+#: many rows at most, each predicted from the others, with scales that differ by a factor of 2.
+FOLDS, FOLDED_ROWS, MOST_DOUBLINGS = 4, 512, 8
 
 
 class Candidate(NamedTuple):
@@ -123,3 +137,74 @@ def _kept(one: Candidate | None, source: Candidate, forget: float) -> Candidate:
 def weight(candidates: Sequence[Candidate]) -> float:
     """The probability of the first candidate."""
     return float(1.0 / np.sum(np.exp([one.score for one in candidates])))
+
+
+def first_classes(
+    belief: SoftmaxPosterior, settings: ModelSettings, design: Design, rows: Rows
+) -> tuple[SoftmaxPosterior, bool]:
+    """The belief before a first batch with the scale that suits it, and whether to doubt labels.
+
+    The scale is that at which the batch predicts its own rows best, part by part: from a guess
+    upwards or downwards, as long as that is better. The evidence is too cautious where classes can
+    be separated, and rows left out by linear response too bold: on 19 data sets of 3 to 16 classes
+    log loss was within 5 % of offline cross-validation on 16, 14 and 10. For the same reason labels
+    may be wrong only where that predicts left-out parts better, by the odds beforehand.
+    """
+    one, learns = belief.posteriors[0], settings.learn_prior
+    prior = one.prior
+    if learns:
+        drawn: DrawnRows[None] = DrawnRows(design, rows.Y[:, 0], channels.Logistic())
+        prior, _ = initial(Model(one, drawn.channel), drawn, settings.prior.centres)
+    # Few rows can be separated, which asks for a larger scale than the rows to come: MNIST by 500
+    # had a log loss of .390 after 4000 rows, and .354 with the guess.
+    most = min(len(rows) // one.size, MOST_DOUBLINGS)
+    if most == 0:
+        return belief.with_prior(prior), False
+    labels = rows.Y.argmax(axis=1)
+    by_class = np.argsort(labels, kind="stable")  # every part has rows of all classes
+    count = min(len(labels), FOLDED_ROWS)
+    some = by_class[np.linspace(0, len(labels) - 1, count).round().astype(int)]
+    X, parts = design.toarray()[some], np.arange(len(some)) % FOLDS
+    labels, weights = labels[some], None if rows.weights is None else rows.weights[some]
+
+    @functools.cache
+    def chances(doublings: int, doubt: bool) -> Array:
+        """Of each row, predicted from the other parts."""
+        start = belief.with_prior(prior.rescaled(2.0**doublings) if doublings else prior)
+        out = np.zeros(len(some))
+        for part in range(FOLDS):
+            here, rest = parts == part, parts != part
+            own = None if weights is None else weights[rest]
+            known = SoftmaxBatch(X[rest], labels[rest], own, doubt=doubt)
+            found = iterated(start, known, settings.stop).belief.probabilities(X[here])
+            out[here] = found[np.arange(len(found)), labels[here]]
+        return np.maximum(out, TINY)
+
+    def score(doublings: int, doubt: bool = False) -> float:
+        """Of a scale, with what is known of it beforehand."""
+        away, logs = doublings * np.log(2.0), np.log(chances(doublings, doubt))
+        total = logs.sum() if weights is None else weights @ logs
+        return float(total - 0.5 * SCALE_KNOWN * away**2)
+
+    best, doubt = 0, False
+    for way in (1, -1) if learns else ():
+        while abs(best) < most and score(best + way) > score(best):
+            best += way
+        if best:
+            break
+    # Wrong labels keep the scale low, at which they do not stand out.
+    K, near = len(belief.posteriors), {best, best + learns}
+    if any(channels.Softmax().told_by(chances(k, False), K, weights).doubtful for k in near):
+        other = best
+        while learns and other < most and score(other + 1, True) > score(other, True):
+            other += 1
+        if score(other, True) > score(best) + NONE_WRONG:
+            best, doubt = other, True
+    if not learns:
+        return belief, doubt
+    # The top of the parabola through the best and its neighbours, and how sharp it is.
+    lower, here, upper = (score(best + step, doubt) for step in (-1, 0, 1))
+    bend = max(2.0 * here - upper - lower, SCALE_KNOWN * np.log(2.0) ** 2)
+    top = best + float(np.clip(0.5 * (upper - lower) / bend, -0.5, 0.5))
+    known = bend / np.log(2.0) ** 2 - SCALE_KNOWN
+    return replace(belief.with_prior(prior.rescaled(2.0**top)), scale_known=known), doubt

@@ -23,6 +23,7 @@ from miniamp.estimators.health import SIGMAS, Finding, HealthReport
 from miniamp.estimators.history import History, pooled
 from miniamp.estimators.scoring import class_probabilities, score_labels, score_reweighted
 from miniamp.estimators.settings import LABELS, ModelSettings
+from miniamp.estimators.state import FitState
 from miniamp.info import Naming
 from miniamp.posterior import Posterior
 from miniamp.priors import ScalarPrior
@@ -204,6 +205,15 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
         report, history = super().health_, self._learned.history
         found = [*report.findings, *_class_blocks(history, self._names)]
         return replace(report, findings=tuple(found or _overall(history)))
+
+    def _over_all(self, state: FitState) -> HealthReport:
+        history, count = state.history, state.history[-1]["batch"] + 1
+        if count < 4 or count & (count - 1):  # all batches are looked at, after 4, 8, 16 ..
+            return HealthReport()
+        known = {kind for entry in history for kind in entry["found"]}
+        new = tuple(finding for finding in _overall(history) if finding.kind not in known)
+        history[-1]["found"] += [finding.kind for finding in new]
+        return HealthReport(new)
 
     def _settings(self) -> ModelSettings:
         settings = super()._settings()

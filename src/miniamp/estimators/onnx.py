@@ -67,7 +67,7 @@ def to_onnx(model: StreamingEstimator) -> onnx.ModelProto:
             seen = build("Add", build("MatMul", framed, root[:, :N].T), known_at_zero)
             power = build("ReduceSumSquare", seen, np.array([1]), keepdims=1)
             V = build("Max", build("Add", V, build("Mul", power, sign)), 0.0)
-        noise = float(np.mean(target.channel.parameters()["var"]))
+        noise = float(np.mean(getattr(target.channel, "var", 0.0)))
         std = build("Sqrt", build("Add", V, noise))
         if not labels:
             omega, std = build("Add", build("Mul", omega, scale), centre), build("Mul", std, scale)
@@ -76,7 +76,8 @@ def to_onnx(model: StreamingEstimator) -> onnx.ModelProto:
         half = build("Div", build("Div", *both[0]), np.sqrt(2.0))
         # Runtimes have the error function in single precision.
         erf = build("Cast", build("Erf", build("Cast", half, to=build.single)), to=build.double)
-        plus = build("Mul", build("Add", erf, 1.0), 0.5)
+        right = 1.0 - getattr(state.models[0].channel, "wrong", 0.0)
+        plus = build("Add", build("Mul", erf, 0.5 * right), 0.5)
         build("Concat", build("Sub", 1.0, plus), plus, axis=1, output="probabilities")
         return build.model(N, {"probabilities": ("rows", 2)})
     several = len(both) > 1

@@ -319,8 +319,8 @@ class FitState:
     def noise(self) -> Array:
         """Variance of the noise of each target, (K,); nan where the channel has none."""
         units = zip(self.models, self.target_units, strict=True)
-        each = (model.channel.in_units(unit).parameters() for model, (_, unit) in units)
-        return np.array([np.mean(one.get("var", np.nan)) for one in each])
+        each = (model.channel.in_units(unit) for model, (_, unit) in units)
+        return np.array([np.mean(getattr(one, "var", np.nan)) for one in each])
 
     @cached_property
     def coefficients(self) -> Coefficients:

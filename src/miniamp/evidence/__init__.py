@@ -10,7 +10,8 @@ from miniamp.evidence.frame import Frame
 from miniamp.evidence.information import InformationPosterior
 from miniamp.evidence.mean_field import MeanFieldBatch
 from miniamp.evidence.robust import RobustBatch
-from miniamp.evidence.softmax import SoftmaxBatch, SoftmaxPosterior
+from miniamp.evidence.row_scores import SoftmaxPosterior
+from miniamp.evidence.softmax import SoftmaxBatch
 
 __all__ = [
     "AutoBatch",

@@ -5,17 +5,20 @@ Up to N rows are solved in their own space, M x M, more of them in that of the c
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from scipy import linalg
 
-from miniamp.arrays import Array
-from miniamp.designs import Design
+from miniamp import checks
+from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.channels.softmax import Softmax
+from miniamp.designs import Design, as_design
 from miniamp.evidence.information import FEW, InformationPosterior, inverted
 from miniamp.evidence.linear import ROUNDING, TINY, RowSites, Sites
-from miniamp.posterior import Posterior
+from miniamp.posterior import Moments, Posterior, Prior
 from miniamp.tilt import JointSolution, Tilt, cholesky, log_det, solved
 
 
@@ -192,3 +195,106 @@ class Scored(OnRows):
     @property
     def field(self) -> Tilt:
         return self._belief.total
+
+
+@dataclass(frozen=True, eq=False)
+class SoftmaxPosterior:
+    """A belief about the coefficients of K classes, one Gaussian of N coefficients per class.
+
+    Parameters
+    ----------
+    posteriors : sequence of Posterior
+        One per class, with Gaussian priors.
+    batches : int
+        How many batches have taught it.
+    scale_known : float
+        Fisher's information of left-out rows on the logarithm of the scale of the scores.
+    channel : Softmax
+        What is known of wrong labels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from miniamp import absorb, priors
+    >>> from miniamp.evidence import SoftmaxBatch
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> labels = (X @ rng.normal(size=(2, 3)) * 5.0).argmax(axis=1)
+    >>> belief = SoftmaxPosterior.start(priors.Gaussian(var=4.0), classes=3, size=2)
+    >>> belief, info = absorb(belief, SoftmaxBatch(X, labels))
+    >>> bool(np.mean(belief.probabilities(X).argmax(axis=1) == labels) > 0.95), info.converged
+    (True, True)
+    """
+
+    posteriors: tuple[InformationPosterior, ...]
+    batches: int = 0
+    scale_known: float = 0.0
+    channel: Softmax = field(default_factory=Softmax)
+
+    def __post_init__(self) -> None:
+        own = tuple(InformationPosterior.of(one) for one in self.posteriors)
+        if len(own) < 2 or len({one.size for one in own}) > 1:
+            sizes = f"{len(own)} of sizes {sorted({one.size for one in own})}"
+            raise checks.refuse("posteriors", sizes, "at least two of one size", "one per class")
+        object.__setattr__(self, "posteriors", own)
+
+    @classmethod
+    def start(cls, prior: Prior, classes: int, size: int) -> SoftmaxPosterior:
+        """The belief before any rows: `size` coefficients for each of so many classes."""
+        return cls((InformationPosterior(prior, size),) * classes)
+
+    @property
+    def size(self) -> int:
+        """The number N of coefficients per class."""
+        return self.posteriors[0].size
+
+    @property
+    def mean(self) -> Array:
+        """Posterior means, (K, N)."""
+        return np.stack([one.centre for one in self.posteriors])
+
+    @property
+    def var(self) -> Array:
+        """Posterior variances, (K, N)."""
+        return np.stack([one.var for one in self.posteriors])
+
+    def scaled(self, factor: float) -> SoftmaxPosterior:
+        """The belief that counts what it has seen `factor` times; the scale stays."""
+        own = tuple(one.scaled(factor) for one in self.posteriors)
+        known, channel = factor * self.scale_known, self.channel.faded(factor)
+        return replace(self, posteriors=own, scale_known=known, channel=channel)
+
+    def stretched(self, factor: ArrayOrFloat) -> SoftmaxPosterior:
+        """The belief about factor * x instead of x; the prior stays."""
+        return replace(self, posteriors=tuple(one.stretched(factor) for one in self.posteriors))
+
+    def with_prior(self, prior: Prior) -> SoftmaxPosterior:
+        """What the same data say under another prior, the same for all classes."""
+        return replace(self, posteriors=tuple(one.with_prior(prior) for one in self.posteriors))
+
+    def rescaled(self, factor: float) -> SoftmaxPosterior:
+        """The belief in which all scores, prior and all that was seen, are `factor` times larger.
+
+        That of an intercept's prior stays.
+        """
+        own = (one.with_prior(one.prior.rescaled(factor)) for one in self.posteriors)
+        return replace(self, posteriors=tuple(one.stretched(factor) for one in own))
+
+    def spaces(self, design: Design) -> tuple[RowScores, ...]:
+        """The scores of these rows under the belief, one space per class."""
+        if self.size != design.shape[1]:
+            got, expected = f"{design.shape[1]} columns", f"{self.size}, the size of the belief"
+            raise checks.refuse("Phi", got, expected, "use the same columns in every batch")
+        return tuple(scores_of(one, design) for one in self.posteriors)
+
+    def scores(self, Phi: Given) -> Moments:
+        """Means and variances of the scores of new rows, (M, K) each."""
+        spaces = self.spaces(as_design(Phi))
+        return Moments(
+            np.stack([one.omega for one in spaces], axis=1),
+            np.stack([one.V for one in spaces], axis=1),
+        )
+
+    def probabilities(self, Phi: Given) -> Array:
+        """Probability of each class for new rows, (M, K)."""
+        return self.channel.joint_probabilities(*self.scores(Phi))

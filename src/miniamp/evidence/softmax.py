@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
@@ -13,16 +13,14 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.absorb import Step
-from miniamp.arrays import Array, ArrayOrFloat, Given
+from miniamp.arrays import Array, Given
 from miniamp.channels.softmax import Softmax
-from miniamp.designs import Design, as_design
-from miniamp.evidence.base import check_columns
-from miniamp.evidence.information import InformationPosterior
+from miniamp.designs import as_design
 from miniamp.evidence.linear import TINY, RowSites
 from miniamp.evidence.outlying import BEYOND, FEW_OUTLIERS, student_weights
-from miniamp.evidence.row_scores import RowScores, TiedScores, scores_of
+from miniamp.evidence.row_scores import RowScores, SoftmaxPosterior, TiedScores
 from miniamp.info import Adaptation, Outlier, PlainEvidence
-from miniamp.posterior import Moments, Prior
+from miniamp.posterior import Moments
 
 #: Steps of the means at fixed variances, and the change in standard deviations at which they end.
 #: Fewer leave means from which the next batches do not recover: with two, MNIST diverged.
@@ -45,106 +43,6 @@ FAINTEST = 1e-6
 SCALE_KNOWN = 0.25
 #: A batch changes the logarithm of the scale by steps of this, so many at most.
 SCALE_STEP, MOST_STEPS = 0.1, 5
-
-
-@dataclass(frozen=True, eq=False)
-class SoftmaxPosterior:
-    """A belief about the coefficients of K classes, one Gaussian of N coefficients per class.
-
-    Parameters
-    ----------
-    posteriors : sequence of Posterior
-        One per class, with Gaussian priors.
-    batches : int
-        How many batches have taught it.
-    scale_known : float
-        Fisher's information of left-out rows on the logarithm of the scale of the scores.
-    channel : Softmax
-        What is known of wrong labels.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from miniamp import absorb, priors
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(300, 2))
-    >>> labels = (X @ rng.normal(size=(2, 3)) * 5.0).argmax(axis=1)
-    >>> belief = SoftmaxPosterior.start(priors.Gaussian(var=4.0), classes=3, size=2)
-    >>> belief, info = absorb(belief, SoftmaxBatch(X, labels))
-    >>> bool(np.mean(belief.probabilities(X).argmax(axis=1) == labels) > 0.95), info.converged
-    (True, True)
-    """
-
-    posteriors: tuple[InformationPosterior, ...]
-    batches: int = 0
-    scale_known: float = 0.0
-    channel: Softmax = field(default_factory=Softmax)
-
-    def __post_init__(self) -> None:
-        own = tuple(InformationPosterior.of(one) for one in self.posteriors)
-        if len(own) < 2 or len({one.size for one in own}) > 1:
-            sizes = f"{len(own)} of sizes {sorted({one.size for one in own})}"
-            raise checks.refuse("posteriors", sizes, "at least two of one size", "one per class")
-        object.__setattr__(self, "posteriors", own)
-
-    @classmethod
-    def start(cls, prior: Prior, classes: int, size: int) -> SoftmaxPosterior:
-        """The belief before any rows: `size` coefficients for each of so many classes."""
-        return cls((InformationPosterior(prior, size),) * classes)
-
-    @property
-    def size(self) -> int:
-        """The number N of coefficients per class."""
-        return self.posteriors[0].size
-
-    @property
-    def mean(self) -> Array:
-        """Posterior means, (K, N)."""
-        return np.stack([one.centre for one in self.posteriors])
-
-    @property
-    def var(self) -> Array:
-        """Posterior variances, (K, N)."""
-        return np.stack([one.var for one in self.posteriors])
-
-    def scaled(self, factor: float) -> SoftmaxPosterior:
-        """The belief that counts what it has seen `factor` times; the scale stays."""
-        own = tuple(one.scaled(factor) for one in self.posteriors)
-        known, channel = factor * self.scale_known, self.channel.faded(factor)
-        return replace(self, posteriors=own, scale_known=known, channel=channel)
-
-    def stretched(self, factor: ArrayOrFloat) -> SoftmaxPosterior:
-        """The belief about factor * x instead of x; the prior stays."""
-        return replace(self, posteriors=tuple(one.stretched(factor) for one in self.posteriors))
-
-    def with_prior(self, prior: Prior) -> SoftmaxPosterior:
-        """What the same data say under another prior, the same for all classes."""
-        return replace(self, posteriors=tuple(one.with_prior(prior) for one in self.posteriors))
-
-    def rescaled(self, factor: float) -> SoftmaxPosterior:
-        """The belief in which all scores, prior and all that was seen, are `factor` times larger.
-
-        That of an intercept's prior stays.
-        """
-        own = (one.with_prior(one.prior.rescaled(factor)) for one in self.posteriors)
-        return replace(self, posteriors=tuple(one.stretched(factor) for one in own))
-
-    def spaces(self, design: Design) -> tuple[RowScores, ...]:
-        """The scores of these rows under the belief, one space per class."""
-        check_columns(design, self.posteriors[0])
-        return tuple(scores_of(one, design) for one in self.posteriors)
-
-    def scores(self, Phi: Given) -> Moments:
-        """Means and variances of the scores of new rows, (M, K) each."""
-        spaces = self.spaces(as_design(Phi))
-        return Moments(
-            np.stack([one.omega for one in spaces], axis=1),
-            np.stack([one.V for one in spaces], axis=1),
-        )
-
-    def probabilities(self, Phi: Given) -> Array:
-        """Probability of each class for new rows, (M, K)."""
-        return self.channel.joint_probabilities(*self.scores(Phi))
 
 
 class SoftmaxState(NamedTuple):
@@ -186,6 +84,8 @@ class SoftmaxBatch(PlainEvidence):
     learn_scale : bool
         Whether the scale of all scores is learned from how the belief before, of other rows,
         predicted these.
+    doubt : bool
+        Whether labels may be wrong, by the share of `Softmax` that is learned.
 
     Examples
     --------
@@ -204,7 +104,13 @@ class SoftmaxBatch(PlainEvidence):
     row_weights: Mapping[Outlier, float] = MappingProxyType({})
 
     def __init__(
-        self, Phi: Given, labels: Given, weights: Array | None = None, *, learn_scale: bool = False
+        self,
+        Phi: Given,
+        labels: Given,
+        weights: Array | None = None,
+        *,
+        learn_scale: bool = False,
+        doubt: bool = True,
     ) -> None:
         self.design = as_design(Phi)
         found = checks.vector("labels", checks.numeric("labels", labels), self.design.shape[0])
@@ -214,7 +120,7 @@ class SoftmaxBatch(PlainEvidence):
             raise checks.refuse("labels", got, "0, 1, 2, ...", "number them")
         self.weights = np.ones(len(found)) if weights is None else np.asarray(weights)
         self.given_weights, self.learn_scale = self.weights, learn_scale
-        self.channel, self.rows = Softmax(), len(found)
+        self.doubt, self.channel, self.rows = doubt, Softmax(), len(found)
 
     def start(self, belief: SoftmaxPosterior) -> tuple[Moments, SoftmaxState]:
         K = len(belief.posteriors)
@@ -222,7 +128,6 @@ class SoftmaxBatch(PlainEvidence):
             raise checks.refuse("labels", f"{self.labels.max()}", f"0 to {K - 1}", "add classes")
         scores = belief.scores(self.design)
         spaces, nothing = belief.spaces(self.design), np.zeros_like(scores.mean)
-        # Labels are judged by scores that know the others: those of a new class support each other.
         known = np.ones(self.rows), belief.channel
         state = SoftmaxState(spaces, nothing, RowSites(nothing, nothing), scores, *known)
         # When so many rows have been seen, this part is left of what was not known of them.
@@ -259,7 +164,7 @@ class SoftmaxBatch(PlainEvidence):
         rest = np.stack([one.rest for one in tied], axis=1)
         left_out = Moments(omega - V * pull / rest, V / rest)
         chances = self.channel.joint_probabilities(*left_out)
-        known = belief.channel.told_by(np.sum(truth * chances, axis=1), K, self.weights)
+        known = self._doubted(belief, np.sum(truth * chances, axis=1))
         error, expected = weights * np.square(truth - chances), weights * chances * (1.0 - chances)
         change = _deviation(omega - estimate.mean, V)
         wider = float(np.mean(np.abs(V / estimate.var - 1.0) / share))
@@ -278,6 +183,23 @@ class SoftmaxBatch(PlainEvidence):
             bounded=True,
             carried_by=float(np.sum(expected) ** 2 / max(np.sum(np.square(expected)), TINY)),
         )
+
+    def _doubted(self, belief: SoftmaxPosterior, left_out: Array) -> tuple[Array, Softmax]:
+        """Probability that each label is right, (M,), and what is known of wrong ones.
+
+        Rows left out by linear response are predicted too boldly where they are few: where labels
+        then seem wrong, a label tells of it only as far as the belief before the batch, which knows
+        none of them, finds it improbable too. Those of a new class support each other.
+        """
+        if not self.doubt:
+            return np.ones(self.rows), belief.channel
+        K = len(belief.posteriors)
+        seen = belief.channel.told_by(left_out, K, self.weights)
+        if belief.batches and seen.doubtful:
+            before = self.channel.joint_probabilities(*belief.scores(self.design))
+            chances = np.maximum(left_out, before[np.arange(self.rows), self.labels])
+            seen = belief.channel.told_by(chances, K, self.weights)
+        return seen.right(left_out, K), seen
 
     def _settled(
         self, state: SoftmaxState, tied: tuple[TiedScores, ...], omega: Array, V: Array
