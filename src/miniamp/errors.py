@@ -12,6 +12,8 @@ from typing import Self
 #: A setting within a remedy: {noise=learn} is noise='learn' in Python, --noise learn in a shell;
 #: {noise=StudentT()|student-t} has a value for each.
 _SETTING = re.compile(r"\{(\w+)(?:=([^{}]*))?\}")
+#: What stands for its signs in names, which may have any: code points for private use.
+_SIGNS = str.maketrans("{}|", "\ue000\ue001\ue002")
 
 
 class MiniampError(Exception):
@@ -86,10 +88,21 @@ def typed(text: str, where: str) -> str:
             return f"--{name.replace('_', '-')}" + ("" if value is None else f" {quote(value)}")
         if value is None:
             return name
-        literal = re.fullmatch(r"[-+.\de]+|True|False|None|.*[\[({.].*", value) is not None
+        literal = re.fullmatch(r"[-+.\de]+|True|False|None|.*[\[({.\ue000].*", value) is not None
         return f"{name}={value if literal else repr(value)}"
 
-    return _SETTING.sub(setting, text)
+    return _SETTING.sub(setting, text).translate({sign: old for old, sign in _SIGNS.items()})
+
+
+def verbatim(name: str) -> str:
+    """A name within a remedy or a warning, where its own braces are no setting.
+
+    Examples
+    --------
+    >>> print(typed(f"use {{keep=['{verbatim('{a|b}')}']|{verbatim('{a|b}')}}}", "shell"))
+    use --keep '{a|b}'
+    """
+    return name.translate(_SIGNS)
 
 
 def printable(text: str) -> str:

@@ -5,6 +5,7 @@ import struct
 
 import numpy as np
 import pytest
+import typer
 
 import miniamp
 
@@ -301,3 +302,29 @@ def test_a_noise_far_too_small_is_told_in_one_line(folder, run):
     assert ran.err.count("\n") == 1
     assert ran.code == 0
     assert "The noise may be larger than the one given: try --noise learn" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("words", "came"),
+    [
+        (("--shuffle", "abc"), "got 'abc', expected "),
+        (("--every", "0"), "got '0', expected "),
+        (("--missing", "foo"), "got 'foo', expected one of 'error', 'mean', 'drop' (see"),
+    ],
+)
+def test_a_wrong_option_shows_what_came_and_what_was_expected(folder, run, words, came):
+    ran = run("fit", "rows.csv", *FIT, *words)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert came in ran.err or tuple(map(int, typer.__version__.split(".")[:2])) < (0, 29)
+
+
+def test_a_json_array_is_refused_with_the_way_to_convert_it(folder, run):
+    (folder / "t.json").write_text('[{"a": 1, "y": 2}]')
+    ran = run("fit", "t.json", "--target", "y")
+    assert "t.json, row 1: got a JSON array, expected one JSON object per row" in ran.err
+    assert "jq" in ran.err
+
+
+def test_a_file_that_is_no_model_is_called_so(folder, run):
+    ran = run("inspect", "rows.csv")
+    assert "expected a saved model; name the file of a model, or start over" in ran.err

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import miniamp
+from miniamp.cli import learn
 from miniamp.estimators.state import FitState
 
 
@@ -168,6 +169,7 @@ def test_a_headless_table_with_another_delimiter(sign, word, folder, run):
 
 def test_a_log_has_lines_now_and_then(folder, run, monkeypatch):
     monkeypatch.setattr("miniamp.cli.learn.PAUSE", 0.0)
+    monkeypatch.setattr("miniamp.cli.learn.RARELY", 0.0)
     ran = run("fit", "rows.csv", "--target", "y", "--batch-size", 60)
     lines = ran.err.splitlines()
     assert len(lines) == 4
@@ -383,3 +385,19 @@ def test_the_time_counts_learning_from_rows_that_wait(folder, run, monkeypatch):
     ran = run("fit", "sorted.csv", "--target", "y", "--json")
     assert ran.code == 0, ran.err
     assert json.loads(ran.out)["seconds"] > 0.5
+
+
+def test_lines_that_take_long_come_rarely(monkeypatch, capsys):
+    """Asked of rows that wait, a line of 0.5 s every 0.25 s was most of the time."""
+    clock = [0.0]
+    monkeypatch.setattr("miniamp.cli.learn.time.perf_counter", lambda: clock[0])
+
+    def slow():
+        clock[0] += 2.0
+        return "slow"
+
+    watch = learn.Watch(None, 0, False)
+    for _ in range(400):
+        clock[0] += 1.0
+        watch.advance(1, slow)
+    assert 8 <= capsys.readouterr().err.count("slow") <= 11

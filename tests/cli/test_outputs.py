@@ -58,6 +58,25 @@ def test_no_file_of_a_pattern_or_folder_is_overwritten(folder, run, monkeypatch)
         assert (ran.code, ran.err.count("the source itself")) == (1, 1)
 
 
+def test_no_output_replaces_the_model_that_is_read(models, run):
+    (models / "m.csv").write_bytes((models / "rows.amp").read_bytes())
+    before = (models / "m.csv").read_bytes()
+    for words in (
+        ("inspect", "m.csv", "--report", "./m.csv"),
+        ("predict", "m.csv", "rows.csv", "-o", "m.csv"),
+    ):
+        ran = run(*words)
+        assert (ran.code, ran.out) == (1, "")
+        assert "expected another file than the model itself" in ran.err
+    assert (models / "m.csv").read_bytes() == before
+
+
+def test_a_report_that_cannot_be_written_is_refused_by_its_option(models, run):
+    ran = run("inspect", "rows.amp", "--report", "nowhere/r.html")
+    assert (ran.code, ran.out) == (1, "")
+    assert "--report: got nowhere/r.html, expected a folder that exists" in ran.err
+
+
 def test_a_file_that_must_not_be_written_is_refused(folder, run, monkeypatch):
     (folder / "m.amp").write_bytes(b"precious")
     monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK)

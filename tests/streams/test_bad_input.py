@@ -155,7 +155,7 @@ def test_durations_and_lists_are_refused_by_name(tmp_path):
     durations = pd.DataFrame({"t": pd.to_timedelta(["2 days"]), "y": [1.0]})
     lists = pa.table({"t": [[1.0, 2.0]], "y": [1.0]})
     for source in (durations, parquet(tmp_path, durations), lists):
-        refused(source, "column 't'", "columns=[...]")
+        refused(source, "column 't'", "leave it out with keep=['t']")
 
 
 def test_duplicate_columns_of_frames():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import io
+import shlex
 import sys
 
 import numpy as np
@@ -227,7 +228,7 @@ def test_identifiers_and_many_categories_are_warned_of_by_name():
     assert "leave it out with keep=['id']" in texts[0]
     assert "column 'name' is different in nearly every row" in texts[1]
     assert "column 'zip' has 120 categories" in texts[2]
-    assert "hashed=dict(zip=8)" in texts[2]
+    assert "hashed={'zip': 8}" in texts[2]
     open_stream(rows, "y", n, keep=["id", "name"], hashed={"zip": 6})  # warns of nothing
     for how in ({}, {"shuffle": 50}):  # the batches of small files, in any order
         with pytest.warns(MiniampWarning, match="'id' counts"):
@@ -308,3 +309,75 @@ def test_the_index_of_a_frame_in_a_parquet_file_is_no_feature(tmp_path):
     with pytest.warns(MiniampWarning, match="'__index_level_0__' is left out"):
         [batch] = open_stream(path, "y")
     assert list(batch.feature_names) == ["a"]
+
+
+def test_dates_are_kept_and_counted_as_categories_in_every_form(tmp_path):
+    days = pd.date_range("2024-01-01", periods=12).as_unit("ns")
+    frame = pd.DataFrame({"day": days, "zone": days.tz_localize("UTC"), "y": range(12)})
+    frame = frame.assign(stay=[[1, 2]] * 12, x=1.5 * frame.y)
+    frame.to_parquet(tmp_path / "t.parquet")
+    for source in (frame.drop(columns=["zone", "stay"]), str(tmp_path / "t.parquet")):
+        kept = ["day"] if source is not str(source) else ["day", "zone", "stay"]
+        batch = next(iter(open_stream(source, "y", 5, columns=["x"], keep=kept)))
+        assert batch.kept["day"].tolist()[:2] == ["2024-01-01", "2024-01-02"]
+        stream = open_stream(source, "y", 12, columns=["day"], categorical=["day"])
+        assert stream.feature_names[:2] == ("day=2024-01-01", "day=2024-01-02")
+    assert batch.kept["stay"][0] == "[1, 2]"
+    assert batch.kept["zone"][0] == "2024-01-01 00:00:00+00:00"
+
+
+def test_a_target_of_dates_is_refused_and_not_a_class_per_day():
+    rows = [{"x": i, "y": day.isoformat()} for i, day in enumerate(DAYS)]
+    for source in (rows, pd.DataFrame(rows), pd.DataFrame(rows).astype({"y": "datetime64[us]"})):
+        with pytest.raises(InvalidInputError, match=r"target 'y': got dates, expected numbers"):
+            open_stream(source, "y", 4)
+    assert open_stream(rows, "y", 4, labels=True).schema.labels
+
+
+def test_separators_within_quoted_names_are_not_counted(tmp_path):
+    (tmp_path / "t.csv").write_text('"mass, body, kg";b;y\n' + "1;2;3\n4;5;6\n")
+    stream = open_stream(str(tmp_path / "t.csv"), "y", 2)
+    assert stream.feature_names == ("mass, body, kg", "b")
+
+
+def test_a_table_that_seems_to_have_one_column_asks_for_its_separator(tmp_path):
+    (tmp_path / "t.csv").write_text("a b y\n1 2 3\n")
+    with pytest.raises(InvalidInputError, match="check the delimiter"):
+        open_stream(str(tmp_path / "t.csv"), "y")
+
+
+@pytest.mark.parametrize("name", ["x|z", "{q=1}", "it's"])
+def test_remedies_name_a_column_of_any_signs(tmp_path, name):
+    rows = [{name: i / 7, "y": i} for i in range(50)]
+    rows[30][name] = "oops"
+    with pytest.raises(InvalidInputError) as caught:
+        list(open_stream(rows, "y"))
+    assert str(caught.value).endswith(f"use categorical=[{name!r}] if it holds categories")
+    shell = caught.value.as_typed("shell")
+    assert shell.endswith(f"use --categorical {shlex.quote(name)} if it holds categories")
+    texts = [{name: f"u{i}", "y": i} for i in range(50)]
+    with pytest.warns(MiniampWarning) as warned:
+        open_stream(texts, "y")
+    assert f"column {name!r} is different" in str(warned[0].message)
+    assert f"keep=[{name!r}], or hash its words with hashed={{{name!r}: 8}}" in str(
+        warned[0].message
+    )
+
+
+def test_points_between_thousands_are_refused_and_signs_of_amounts_read(tmp_path):
+    (tmp_path / "t.csv").write_text("a;b;y\n12,5%;-7,5 €;1\n1,25%;€3,0;2\n")
+    batch = next(iter(open_stream(str(tmp_path / "t.csv"), "y", decimal=",")))
+    np.testing.assert_array_equal(batch.X, [[12.5, -7.5], [1.25, 3.0]])
+    (tmp_path / "t.csv").write_text("a;y\n1.234,50;1\n12.345,00;2\n")
+    for sign in (".", ","):
+        with pytest.raises(InvalidInputError, match=r"remove points between thousands, and read"):
+            list(open_stream(str(tmp_path / "t.csv"), "y", decimal=sign))
+
+
+@pytest.mark.parametrize("text", [".", "--", "missing"])
+def test_more_spellings_of_missing_among_numbers(text):
+    rows = [{"a": i, "c": "xy"[i % 2], "y": i} for i in range(8)]
+    rows[3]["a"] = rows[2]["c"] = text
+    batch = next(iter(open_stream(rows, "y", 8, missing="mean")))
+    assert batch.X[3, 0] == pytest.approx(np.mean([0, 1, 2, 4, 5, 6, 7]))
+    assert f"c={text}" in batch.feature_names  # in a text column it is a category

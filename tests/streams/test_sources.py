@@ -44,6 +44,17 @@ def gzipped_csv(frame, folder):
     return str(folder / "t.csv.gz")
 
 
+def bzipped_csv(frame, folder):
+    frame.to_csv(folder / "t.csv.bz2", index=False)
+    return str(folder / "t.csv.bz2")
+
+
+def zstandard_csv(frame, folder):
+    with pa.CompressedOutputStream(str(folder / "t.csv.zst"), "zstd") as file:
+        file.write(frame.to_csv(index=False).encode())
+    return str(folder / "t.csv.zst")
+
+
 def parquet(frame, folder):
     frame.to_parquet(folder / "t.parquet", row_group_size=130)
     return str(folder / "t.parquet")
@@ -131,9 +142,10 @@ def frames(frame, folder):
 
 
 SOURCES = [
-    csv, semicolons, tabs, windows_csv, gzipped_csv, parquet, one_row_group, parquet_folder, glob,
-    list_of_csv, arrow_file, arrow_stream, json_lines, pandas_frame, pandas_types, polars_frame,
-    arrow_table, dictionary_table, records, function, frames,
+    csv, semicolons, tabs, windows_csv, gzipped_csv, bzipped_csv, zstandard_csv, parquet,
+    one_row_group, parquet_folder, glob, list_of_csv, arrow_file, arrow_stream, json_lines,
+    pandas_frame, pandas_types, polars_frame, arrow_table, dictionary_table, records, function,
+    frames,
 ]  # fmt: skip
 
 

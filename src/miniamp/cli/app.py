@@ -163,6 +163,11 @@ def _explain(error: Exception) -> int:
     if usage is not None:
         context = getattr(error, "ctx", None)
         path = "miniamp" if context is None else context.command_path
+        wrong: list[Options] = getattr(error.__cause__, "errors", list)()
+        for one in wrong[:1]:  # newer typers do not show what came
+            choices = one["msg"].partition(" is not ")[2].rstrip(".")
+            wanted = choices or one["msg"].removeprefix("Input should be ").split(",")[0]
+            error.message = f"got {one['input']!r}, expected {wanted}"  # type: ignore[attr-defined]
         return _report(f"{usage()} (see {path} --help)", MISUSED)
     if type(error).__name__ == "Abort":
         return _report("interrupted", INTERRUPTED)

@@ -39,6 +39,7 @@ def inspect(model: ModelFile, **given: Any) -> None:
     Example: miniamp inspect houses.amp --top 20 --report houses.html
     """
     top, report = given["top"], given["report"]
+    outputs.require_outputs({"--report": report}, model=model)
     estimator, saved = opened(model)
     if saved is not None:
         names = tuple(Schema.from_dict(saved["reading"]["schema"]).feature_names)

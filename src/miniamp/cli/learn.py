@@ -31,8 +31,9 @@ from miniamp.streams.sources import estimated_rows, files_of, is_read_once
 
 T = TypeVar("T")
 
-#: Seconds between the lines of a log, and between changes of the line on a terminal.
-PAUSE, BLINK = 10.0, 0.25
+#: Seconds between the lines of a log, and between changes of the line on a terminal; and at least
+#: so many times as long as such a line takes: of rows that wait, it may take seconds.
+PAUSE, BLINK, RARELY = 10.0, 0.25, 20.0
 #: Exit codes are this plus the number of the signal.
 SIGNALLED = 128
 #: Rows that are looked at to choose the size of a batch, and rows per batch from a pipe.
@@ -350,6 +351,7 @@ class Watch:
         self.fresh = 0
         self._resumed, self._quiet = resumed, quiet
         self._start = self._shown = time.perf_counter()
+        self._cost = 0.0
         self._live = sys.stderr.isatty() and not quiet
         self._bar = Progress(
             BarColumn(bar_width=20) if total else SpinnerColumn(),
@@ -386,11 +388,12 @@ class Watch:
         that is sorted by class that was most of the time.
         """
         self.fresh += rows
-        pause = BLINK if self._live else PAUSE
-        if self._quiet or time.perf_counter() - self._shown < pause:
+        pause, now = max(BLINK if self._live else PAUSE, RARELY * self._cost), time.perf_counter()
+        if self._quiet or now - self._shown < pause:
             return
         line = f"{self._resumed + self.fresh:,} rows, {self.speed:,.0f} rows/s, {text()}"
         self._shown = time.perf_counter()
+        self._cost = self._shown - now
         self._bar.update(self._task, description=line, completed=self._resumed + self.fresh)
         if not self._live:
             say(line)

@@ -111,7 +111,9 @@ def write_json(value: object) -> None:
     sys.stdout.write(json.dumps(miniamp.estimators.describe.finite(value), indent=2) + "\n")
 
 
-def require_outputs(files: Mapping[str, Path | None], source: str | None = None) -> None:
+def require_outputs(
+    files: Mapping[str, Path | None], source: str | None = None, model: Path | None = None
+) -> None:
     """Refuse, before any work, outputs that cannot be written or would overwrite each other.
 
     Parameters
@@ -120,8 +122,10 @@ def require_outputs(files: Mapping[str, Path | None], source: str | None = None)
         The path of each option that names a file; - is standard output.
     source : str, optional
         Where the rows come from, which no output may replace.
+    model : path, optional
+        The model that is read, which no output may replace either.
     """
-    taken: dict[Path, str] = {}
+    taken: dict[Path, str] = {} if model is None else {model.resolve(): "the model itself"}
     for file in () if source is None else files_of(source):
         taken[file.resolve()] = "the source itself"
     for name, path in files.items():

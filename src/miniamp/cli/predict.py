@@ -54,7 +54,7 @@ def predict(model: ModelFile, source: Source, **given: Any) -> None:
     Example: miniamp predict houses.amp new.csv -o prices.parquet
     """
     output = given["output"]
-    require_outputs({"--output": output}, source)
+    require_outputs({"--output": output}, source, model)
     kind_of(output)
     estimator, saved = opened(model)
     filled = saved is not None and saved["reading"]["means"] is not None

@@ -140,9 +140,9 @@ def _same_source(source: str, saved: State) -> bool:
 
 def _require_same_options(path: Path, options: Options, saved: State) -> None:
     """Refuse options that are not those of the checkpoint, naming the first that differs."""
-    for name in {**saved, **options}.keys() - set(LIMITS):
+    for name in {**saved, **options}:
         was, now = saved.get(name), options.get(name)
-        if was != now:
+        if was != now and name not in LIMITS:
             raise checks.refuse(
                 f"{path}",
                 _as_typed(name, now),

@@ -7,14 +7,15 @@ rows.
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import os
+import re
 import stat
 import sys
-import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -61,7 +62,14 @@ MAX_ROW_BYTES = LONGEST_LINE
 MAX_WHOLE_BYTES = 1 << 31
 MAX_EXPANSION = 200
 
-_GZIP = b"\x1f\x8b"
+#: How compressed files begin, and what unpacks them. Not xz, which may ask for gigabytes.
+_PACKED: dict[bytes, Callable[..., IO[bytes]]] = {
+    b"\x1f\x8b": lambda file: cast("IO[bytes]", gzip.GzipFile(fileobj=file)),
+    b"BZh": bz2.BZ2File,
+    b"\x28\xb5\x2f\xfd": lambda file: checks.needed(
+        "pyarrow", "reading Zstandard"
+    ).CompressedInputStream(file, "zstd"),
+}
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -200,7 +208,7 @@ class InputFile:
     Parameters
     ----------
     path : Path
-        The file, gzipped or not.
+        The file, compressed or not.
     """
 
     rereadable = True
@@ -215,8 +223,11 @@ class InputFile:
             # finalised before it when both are garbage.
             self._handle: int | None = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
             head = os.read(self._handle, HEAD)
-            self.gzipped = head.startswith(_GZIP)
-            self.head = zlib.decompressobj(31).decompress(head, HEAD) if self.gzipped else head
+            self._unpacked = _unpacking(head)
+            if self._unpacked is not None:
+                with path.open("rb") as packed, self._unpacked(packed) as file:
+                    head = file.read(HEAD)
+            self.head = head
         self.ending = ending_of(path)
 
     def close(self) -> None:
@@ -227,20 +238,25 @@ class InputFile:
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """The bytes from the beginning, unpacked if they are gzipped."""
+        """The bytes from the beginning, unpacked if they are compressed."""
         with ExitStack() as stack:
             handle, self._handle = self._handle, None
             file: IO[bytes] = self.path.open("rb") if handle is None else os.fdopen(handle, "rb")
             stack.enter_context(file)
             file.seek(0)
-            if self.gzipped:
-                file = cast("IO[bytes]", stack.enter_context(gzip.GzipFile(fileobj=file)))
+            if self._unpacked is not None:
+                file = stack.enter_context(self._unpacked(file))
             yield file
 
 
+def _unpacking(head: bytes) -> Callable[..., IO[bytes]] | None:
+    """What unpacks a file that begins so; None where it is not compressed."""
+    return next((unpack for mark, unpack in _PACKED.items() if head.startswith(mark)), None)
+
+
 def ending_of(path: Path) -> str:
-    """The ending of a name, in lower case, without that of gzip."""
-    return Path(path.name.lower().removesuffix(".gz")).suffix
+    """The ending of a name, in lower case, without that of a compression."""
+    return Path(re.sub(r"\.(gz|bz2|zst)$", "", path.name.lower())).suffix
 
 
 class StandardInput:
@@ -264,8 +280,9 @@ class StandardInput:
                 raise checks.refuse(
                     self.name, "no rows", "CSV or JSON lines", "pipe them into the program"
                 )
-            if self.head.startswith(_GZIP):
-                self._file = io.BufferedReader(gzip.GzipFile(fileobj=self._file))
+            unpack = _unpacking(self.head)
+            if unpack is not None:
+                self._file = io.BufferedReader(cast("io.RawIOBase", unpack(self._file)))
                 self.head = b""
         return self.head
 

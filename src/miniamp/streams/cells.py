@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array
-from miniamp.errors import InvalidInputError
+from miniamp.errors import InvalidInputError, verbatim
 from miniamp.streams.base import Cells
 
 if TYPE_CHECKING:
@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 
 #: Texts that mean "no value", in any case; as pandas, R and databases write them.
 MISSING_TEXTS = frozenset(["", "na", "n/a", "#n/a", "nan", "-nan", "null", "<na>", "nat", "?"])
-#: Words that mean it among numbers and dates only: "none" is a sewer, an airbag, a heating.
-MISSING_WORDS = frozenset(["none", "nil"])
+#: Words that mean it among numbers and dates only: "none" is a sewer, an airbag, a heating. SAS
+#: and Stata write a point. A single "-" is a class beside "+", and zero in accounts.
+MISSING_WORDS = frozenset(["none", "nil", "missing", ".", "--"])
 
 Texts = NDArray[np.object_]
-#: Values that show whether a column has text: a few where all of them are numbers, else these.
+#: Values that show whether a column has text: a few if all are numbers, else these.
 FEW_VALUES, MANY_VALUES = 16, 1000
 #: A number as it is written in half of the world.
-DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
+DECIMAL_COMMA = re.compile(r"\s*[-+]?(\d+|\d{1,3}(\.\d{3})+),\d+\s*")
 #: And one that may be in thousands as well.
 THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2},\d{3}\s*")
 #: An amount, which has a currency, a percent sign, or commas that can only be between thousands.
@@ -229,18 +230,23 @@ def side_by_side(columns: Sequence[Cells], dtype: np.dtype[np.float64]) -> Array
     return X
 
 
-def as_texts(cells: Cells) -> Texts:
-    """The column as str objects, None where a value is missing.
+def as_texts(cells: Cells, *, any_type: bool = False) -> Texts:
+    """The column as str objects, None where a value is missing; not of lists, unless of `any_type`.
 
     Whole numbers lose their ".0", so that a class is called "3" in a CSV, a Parquet file and
-    a frame.
+    a frame; dates are ISO texts.
 
     Examples
     --------
     >>> as_texts(np.array([1.0, 2.5, np.nan]))
     array(['1', '2.5', None], dtype=object)
+    >>> as_texts(np.array(["2024-12-31", "NaT"], dtype="datetime64[ns]"))
+    array(['2024-12-31', None], dtype=object)
     """
-    _readable_type(cells)
+    if _type_of(cells) == "date":  # numpy gives nanoseconds as plain numbers
+        cells = cells.astype("datetime64[us]") if isinstance(cells, np.ndarray) else cells
+    elif not any_type:
+        _readable_type(cells)
     values = cells.tolist() if isinstance(cells, np.ndarray) else cells.to_pylist()
     texts = np.empty(len(cells), dtype=object)
     texts[:] = [_text(cell) for cell in values]
@@ -253,6 +259,7 @@ def _text(cell: object) -> str | None:
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
     text = str(cell).strip()
+    text = text.removesuffix(" 00:00:00") if isinstance(cell, datetime) else text
     return None if text.lower() in MISSING_TEXTS else text
 
 
@@ -384,5 +391,7 @@ def expanded(days: Array, parts: Sequence[str]) -> Array:
 
 def leave_out(name: str, *, words: bool = False) -> str:
     """The remedy for a column that should be no feature, or one of words."""
-    text = f"leave it out with {{keep=['{name}']|{name}}}"
-    return text + (f", or hash its words with {{hashed=dict({name}=8)|{name}=8}}" if words else "")
+    shown = verbatim(name)
+    text = f"leave it out with {{keep={verbatim(f'[{name!r}]')}|{shown}}}"
+    hashed = verbatim(f"{{{name!r}: 8}}")
+    return text + (f", or hash its words with {{hashed={hashed}|{shown}=8}}" if words else "")

@@ -18,7 +18,14 @@ from miniamp import checks
 from miniamp.arrays import Given
 from miniamp.errors import CheckpointError, InvalidInputError, InvalidTypeError, MiniampError
 from miniamp.streams.beliefs import decoded, encoded
-from miniamp.streams.container import DamagedError, check, packed, unpacked, written_by
+from miniamp.streams.container import (
+    NO_CHECKPOINT,
+    DamagedError,
+    check,
+    packed,
+    unpacked,
+    written_by,
+)
 
 #: Added to the path of a checkpoint for the one before it.
 PREVIOUS = ".previous"
@@ -219,6 +226,9 @@ def _refused(
         return CheckpointError(str(place), received, expected, remedy, previous=str(earlier))
     if not place.exists():
         return CheckpointError(str(place), "no such file", "a saved model", "check the path")
+    if received == NO_CHECKPOINT:
+        remedy = "name the file of a model, or start over"
+        return CheckpointError(str(place), received, "a saved model", remedy)
     expected += ", and no previous one is there"
     return CheckpointError(str(place), received, expected, remedy or "start over")
 

@@ -31,6 +31,8 @@ _ALIGN = 64
 _KINDS = "biufcU"
 #: Lists of so many dicts are written by columns: 10,000 entries of a history took 1 to 1.9 s.
 TABLE_ROWS = 16
+#: What is said of a file of something else, such as a CSV file.
+NO_CHECKPOINT = "a file that is no checkpoint of miniamp"
 _JSON: frozenset[type] = frozenset([type(None), bool, int, float, str])
 _COLUMN_TYPES: dict[type, str] = {float: "<f8", int: "<i8", bool: "|b1"}
 
@@ -106,7 +108,7 @@ def check(content: bytes) -> None:
     if not content:
         raise DamagedError("an empty file")
     if not content.startswith(MARK[: len(content)]):
-        raise DamagedError("a file that is no checkpoint of miniamp")
+        raise DamagedError(NO_CHECKPOINT)
     if len(content) < _START.size + _DIGEST:
         raise DamagedError("a file that is cut short")
     _, version, _, size = _START.unpack_from(content)

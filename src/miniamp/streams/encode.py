@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array
-from miniamp.errors import InvalidInputError
+from miniamp.errors import InvalidInputError, verbatim
 from miniamp.streams.base import Cells, Numbers, Piece
 from miniamp.streams.cells import (
     DECIMAL_COMMA,
@@ -24,6 +25,7 @@ from miniamp.streams.cells import (
     as_numbers,
     as_texts,
     expanded,
+    leave_out,
     side_by_side,
 )
 from miniamp.streams.schema import HASHED, NUMBER, Column, ReadOptions, Schema, absent, warn
@@ -136,8 +138,9 @@ class Reader:
         """The piece, whose first row is number `first` of the stream, as a block."""
         X, y = self._matrix(piece) if piece.X is not None else self._table(first, piece)
         numbers = np.arange(first, first + piece.rows, dtype=np.int64)
-        names = (*self._options.keep, *(c.name for c in self._schema.columns if c.is_text))
-        texts = {name: self._read(as_texts, first, piece.columns[name], name) for name in names}
+        as_read = {c.name: as_texts for c in self._schema.columns if c.is_text}
+        as_read |= dict.fromkeys(self._options.keep, partial(as_texts, any_type=True))
+        texts = {n: self._read(how, first, piece.columns[n], n) for n, how in as_read.items()}
         return Block(numbers, X, texts, None if y is None else self._target(first, y))
 
     def _table(self, first: int, table: Piece) -> tuple[Numbers, Cells | None]:
@@ -222,22 +225,19 @@ class Reader:
                 remedy = "read commas before decimals with {decimal=','|comma}"
                 if THOUSANDS.fullmatch(str(bad.value)):
                     remedy = f"remove commas between thousands, or {remedy}"
+                if "." in str(bad.value):
+                    remedy = f"remove points between thousands, and {remedy}"
             remedy = remedy or (
-                f"correct it, or use {{categorical=['{name}']|{name}}} if it holds categories"
+                f"correct it, or use {{categorical={verbatim(f'[{name!r}]')}|{verbatim(name)}}} "
+                "if it holds categories"
             )
-            raise checks.refuse(
-                f"{self._place(first + bad.index)}, column {name!r}",
-                f"{bad.value!r:.60}",
-                "a number" if reader is not as_days else "a date such as 2024-12-31",
-                remedy,
-            ) from None
+            place = f"{self._place(first + bad.index)}, column {name!r}"
+            expected = "a number" if reader is not as_days else "a date such as 2024-12-31"
+            raise checks.refuse(place, f"{bad.value!r:.60}", expected, remedy) from None
         except ColumnTypeError as bad:
-            raise checks.refuse(
-                f"{self._place(first)}, column {name!r}",
-                f"values of type {bad}",
-                "numbers or text",
-                "convert the column, or leave it out with {columns=[...]|a,b}",
-            ) from None
+            place, received = f"{self._place(first)}, column {name!r}", f"values of type {bad}"
+            remedy = f"convert the column, or {leave_out(name)}"
+            raise checks.refuse(place, received, "numbers or text", remedy) from None
 
     def _without_gaps(self, block: Block) -> Block:
         """The block with its missing values refused, dropped, or left as NaN for the mean to fill.
@@ -352,7 +352,7 @@ class Reader:
                     raise error
                 self._reported.add(column.name)
                 if self._options.unknown == "warn":
-                    about = f"{error.argument}: {error.received} is not {error.expected}"
+                    about = verbatim(f"{error.argument}: {error.received} is not {error.expected}")
                     done = "such rows have none of them from here on"
                     warn(f"{about}; {done}; {{shuffle=10000}} sees more at first")
 

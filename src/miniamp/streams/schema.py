@@ -14,7 +14,7 @@ from typing import Any, Self, TypeAlias, cast
 import numpy as np
 
 from miniamp import checks
-from miniamp.errors import InvalidInputError, InvalidTypeError, MiniampWarning, printable
+from miniamp.errors import InvalidInputError, InvalidTypeError, MiniampWarning, printable, verbatim
 from miniamp.streams.base import Cells, NumberedNames, Piece
 from miniamp.streams.cells import (
     DATE_KINDS,
@@ -230,7 +230,12 @@ def schema_of(head: Sequence[Piece], options: ReadOptions, known: Schema | None)
     else:
         # Classes may well be "-1" and "other"; of numbers, a third are no mistakes.
         auto = not isinstance(options.labels, bool)
-        text = likely_type(cells, 1.0 / 3.0) != "number" if auto and cells else options.labels
+        kind = likely_type(cells, 1.0 / 3.0) if auto and cells else ""
+        if kind in ("date", "unclear"):
+            name = "target" if target is None else f"target {target!r}"
+            remedy = "convert it to a number first, such as days since the first date"
+            raise checks.refuse(name, "dates", "numbers, or text for classes", remedy)
+        text = kind != "number" if kind else options.labels
         labels = bool(cells) and bool(text)
     if known is not None:
         schema = replace(known, target=target, labels=labels)
@@ -322,7 +327,7 @@ def absent(argument: str, name: str, names: Sequence[str], source: str) -> Inval
     shown = ", ".join(printable(one) for one in first[:8]) + (", ..." if len(names) > 8 else "")
     remedy = f"did you mean {near[0]!r}?" if near else "check the spelling"
     if len(names) == 1:  # the cells of a line may have been taken for one
-        shown, remedy = f"{first[0]!r}", f"{remedy}, and the {{format}} of the file"
+        shown, remedy = f"{first[0]!r}", "check the {delimiter} and the {format} of the file"
     return checks.refuse(argument, f"no column {name!r} in {source}", f"one of {shown}", remedy)
 
 
@@ -365,12 +370,9 @@ def _with_reference(column: Column, reference: Reference) -> Column:
         return replace(column, reference=words[0] if words else None)
     chosen = None if isinstance(reference, str) else (reference or {}).get(column.name)
     if chosen is not None and chosen not in words:
-        raise checks.refuse(
-            "reference",
-            f"{chosen!r} for column {column.name!r}",
-            f"one of {', '.join(map(repr, words[:8]))}",
-            "choose one that is in the first batch",
-        )
+        received, remedy = f"{chosen!r} for column {column.name!r}", "choose one of the first batch"
+        expected = f"one of {', '.join(map(repr, words[:8]))}"
+        raise checks.refuse("reference", received, expected, remedy)
     return replace(column, reference=chosen)
 
 
@@ -389,7 +391,8 @@ def advise(schema: Schema, head: Sequence[Piece]) -> None:
                 if any(len(part) >= LEAST_ROWS and np.all(np.diff(part) == 1.0) for part in cells):
                     what = "counts the rows, like an identifier"
         if what:
-            warn(f"column {column.name!r} {what}; {leave_out(column.name, words=found > 0)}")
+            name = verbatim(repr(column.name))
+            warn(f"column {name} {what}; {leave_out(column.name, words=found > 0)}")
 
 
 def warn(text: str) -> None:

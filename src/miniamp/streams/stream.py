@@ -271,7 +271,7 @@ def open_stream(
     Parameters
     ----------
     source : str, path, array, frame, table or iterable
-        A file of CSV, Parquet, Arrow IPC, NPY, NPZ, LIBSVM or JSON lines (text also gzipped), a
+        A file of CSV, Parquet, Arrow IPC, NPY, NPZ, LIBSVM or JSON lines (text also compressed), a
         folder or glob pattern or list of such files, "-" for standard input (CSV or JSON lines), a
         pandas or polars DataFrame, a pyarrow Table, a dense or scipy sparse array, a pair (X, y),
         or any iterable of (X, y), of rows, of dicts or of frames; a function without arguments that

@@ -39,8 +39,8 @@ WIDEST = 1 << 24
 #: Recognised by the parser itself; other spellings are found later, cell by cell (`cells`).
 _NO_VALUE = [*MISSING_TEXTS, "NA", "N/A", "#N/A", "NaN", "NULL", "<NA>"]
 _DELIMITERS = (",", ";", "\t", "|")
-#: A number with a comma before its decimals.
-_COMMA = r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$"
+#: A number with a comma before its decimals, and maybe a currency or a percent sign.
+_COMMA = r"^(\s*[-+]?[$€£¥]? ?\d*),(\d+(?:[eE][-+]?\d+)? ?[%€]?\s*)$"
 
 
 class CSV(Format):
@@ -242,6 +242,7 @@ def _with_first(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _likely(line: bytes) -> str:
+    line = re.sub(rb'"[^"]*"', b"", line)  # names may have commas
     return max(_DELIMITERS, key=lambda sign: line.count(sign.encode()))
 
 
@@ -284,9 +285,11 @@ def json_object(line: bytes, place: str) -> dict[str, object]:
         value = line.decode(errors="replace")
     if not isinstance(value, dict):
         received = f"{value!r:.60}" if isinstance(value, str) else type(value).__name__
-        raise checks.refuse(
-            place, received, "one JSON object per row", 'write each row as {"name": value, ...}'
-        )
+        remedy = 'write each row as {"name": value, ...}'
+        lists = isinstance(value, list) and not any(isinstance(one, dict) for one in value)
+        if line.lstrip().startswith(b"[") and not lists:
+            received, remedy = "a JSON array", "convert it, for instance with jq -c '.[]'"
+        raise checks.refuse(place, received, "one JSON object per row", remedy)
     return value
 
 
