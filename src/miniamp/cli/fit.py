@@ -137,7 +137,12 @@ class Prediction(Run["Predictor"]):
             return np.asarray(known)
         classes = self.options.get("classes")
         if classes is None:
-            return np.unique(y)
+            found = np.unique(y)
+            if len(found) > max(FEW_CLASSES, len(y) // 2):
+                received = f"{len(found):,} different values in the first {len(y):,} rows"
+                remedy = "name another column, or list all classes with {classes=a,b,c}"
+                raise checks.refuse("target", received, "classes that repeat", remedy)
+            return found
         numbers = _numbers(classes) if y.dtype.kind in "fiu" else None
         return np.unique(classes if numbers is None else labels_of(numbers))
 
