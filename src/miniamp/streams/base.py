@@ -225,8 +225,9 @@ class InputFile:
             head = os.read(self._handle, HEAD)
             self._unpacked = _unpacking(head)
             if self._unpacked is not None:
-                with path.open("rb") as packed, self._unpacked(packed) as file:
-                    head = file.read(HEAD)
+                os.lseek(self._handle, 0, os.SEEK_SET)
+                with os.fdopen(os.dup(self._handle), "rb") as packed:
+                    head = self._unpacked(packed).read(HEAD)
             self.head = head
         self.ending = ending_of(path)
 
