@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import expit
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
@@ -161,15 +162,15 @@ class LearnedShare(Parametric):
     trailing: ClassVar[dict[str, int]] = {"told": 1}
     told: Array
 
-    @property
+    @cached_property
     def wrong(self) -> float:
         """The expected share of wrong labels; 0 before any label."""
-        return float(self._shares() @ SHARES) if self.told.any() else 0.0
+        return float(self._shares @ SHARES) if self.told.any() else 0.0
 
     @property
     def doubtful(self) -> bool:
         """Whether some labels are wrong, more probably than not."""
-        return bool(self._shares()[0] < 0.5)
+        return bool(self._shares[0] < 0.5)
 
     def told_by(self, chances: Array, classes: int, weights: Array | None) -> Self:
         """The channel that has seen labels of these probabilities (M,), predicted without them.
@@ -183,7 +184,7 @@ class LearnedShare(Parametric):
     def right(self, chances: Array, classes: int) -> Array:
         """Probability that each of these labels is right, (M,)."""
         right = (1.0 - SHARES) * np.maximum(chances, LEAST)[:, None]
-        return np.asarray((right / (right + SHARES / classes)) @ self._shares())
+        return np.asarray((right / (right + SHARES / classes)) @ self._shares)
 
     def merged(self, other: Self, share: float) -> Self:
         return self.replaced(told=self.told + other.told)
@@ -194,9 +195,11 @@ class LearnedShare(Parametric):
     def change_from(self, old: Self) -> float:
         return abs(self.wrong - old.wrong)
 
+    @cached_property
     def _shares(self) -> Array:
         """The probability of each of `SHARES`."""
-        return np.asarray(softmax(np.log(BEFOREHAND) + self.told))
+        odds = BEFOREHAND * np.exp(self.told - self.told.max())
+        return np.asarray(odds / odds.sum())
 
 
 def nothing_told(told: Given) -> Array:
