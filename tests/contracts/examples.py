@@ -32,6 +32,7 @@ CHANNELS = {
     channels.Gaussian: channels.Gaussian(0.1),
     channels.Probit: channels.Probit(0.5),
     channels.Logistic: channels.Logistic(),
+    channels.Mislabelled: channels.Mislabelled(channels.Probit(0.5), [0, 1, 2, 3, 9, 3, 0]),
     channels.Softmax: channels.Softmax(),
     channels.StudentT: channels.StudentT(4.0, 0.5),
     channels.Poisson: channels.Poisson(),

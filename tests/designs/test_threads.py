@@ -104,9 +104,9 @@ def test_small_batches_take_one_thread_of_blas(shape, expected, monkeypatch):
     """On a busy machine the second thread of OpenBLAS makes them ten times slower."""
     seen = []
 
-    def one_target(*arguments, learn=targets._one_target):
+    def one_target(*arguments, learn=targets._one_target, **options):
         seen.append(threads_of_blas())
-        return learn(*arguments)
+        return learn(*arguments, **options)
 
     monkeypatch.setattr(targets, "_one_target", one_target)
     rng = np.random.default_rng(0)

@@ -41,6 +41,7 @@ def arguments(cls, rng):
         "NonNegativeRows": {"dim": 2, "var": third},
         "MeanFieldRows": {"prior": priors.GaussBernoulli(third), "dim": 2},
         "WithIntercept": {"inner": priors.Laplace(third), "intercept_var": 7.0 * third},
+        "Mislabelled": {"plain": channels.Probit(third), "told": rng.normal(size=7)},
         "Poisson": {"link": "softplus", "exposure": third},
         "Interval": {"thresholds": np.sort(rng.normal(size=3)), "var": third},
         "GaussBernoulli": {"rho": third, "mean": rng.normal(), "var": rng.gamma(1.0)},

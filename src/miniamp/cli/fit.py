@@ -138,7 +138,7 @@ class Prediction(Run["Predictor"]):
         classes = self.options.get("classes")
         if classes is None:
             found = np.unique(y)
-            if len(found) > max(FEW_CLASSES, len(y) // 2):
+            if y.dtype.kind != "f" and len(found) > max(FEW_CLASSES, len(y) // 2):
                 received = f"{len(found):,} different values in the first {len(y):,} rows"
                 remedy = "name another column, or list all classes with {classes=a,b,c}"
                 raise checks.refuse("target", received, "classes that repeat", remedy)
