@@ -81,3 +81,16 @@ def test_labels_of_many_features_that_flip_are_a_change(seed):
     model, losses = streamed(X[order], y, size=48)
     assert forgotten(model)
     assert np.mean(losses[5:]) < 0.1  # before: .13 to .17
+
+
+def test_rows_that_fade_and_are_fewer_than_coefficients(rng):
+    # 1000 independent features by 20, of which 660 rows count: evidence of rows that fade takes
+    # most of y for noise and left .93 of its variance. AMP leaves .69; noise alone is .2.
+    x = rng.normal(size=1000) / np.sqrt(1000.0)
+    X = rng.normal(size=(2500, 1000))
+    y = X @ x + 0.5 * rng.normal(size=2500)
+    model = MiniAMPRegressor(forget=0.97)
+    for i in range(0, 2000, 20):
+        model.partial_fit(X[i : i + 20], y[i : i + 20])
+    left = np.mean((model.predict(X[2000:]) - y[2000:]) ** 2) / np.var(y[2000:])
+    assert left < 0.8
