@@ -83,9 +83,10 @@ def test_labels_of_many_features_that_flip_are_a_change(seed):
     assert np.mean(losses[5:]) < 0.1  # before: .13 to .17
 
 
-def test_rows_that_fade_and_are_fewer_than_coefficients(rng):
+def test_rows_that_fade_and_are_fewer_than_coefficients():
     # 1000 independent features by 20, of which 660 rows count: evidence of rows that fade takes
     # most of y for noise and left .93 of its variance. AMP leaves .69; noise alone is .2.
+    rng = np.random.default_rng(1)
     x = rng.normal(size=1000) / np.sqrt(1000.0)
     X = rng.normal(size=(2500, 1000))
     y = X @ x + 0.5 * rng.normal(size=2500)
@@ -94,3 +95,44 @@ def test_rows_that_fade_and_are_fewer_than_coefficients(rng):
         model.partial_fit(X[i : i + 20], y[i : i + 20])
     left = np.mean((model.predict(X[2000:]) - y[2000:]) ** 2) / np.var(y[2000:])
     assert left < 0.8
+
+
+@pytest.mark.parametrize("forget", [0.5, 0.95])
+@pytest.mark.parametrize("labels", [False, True])
+def test_widths_grow_by_no_more_than_forgetting_explains(forget, labels):
+    rng = np.random.default_rng(0)
+    w, before = rng.normal(size=12), None
+    model = (MiniAMPClassifier if labels else MiniAMPRegressor)(forget=forget)
+    for k in range(20):
+        X = rng.normal(size=(60, 12))
+        y = X @ w + 0.1 * rng.normal(size=60)
+        model.partial_fit(X, np.where(y > 0.0, 1, -1) if labels else y)
+        std = np.ravel(model.coef_std_)
+        if k > 4:  # later the noise and the width of the prior hardly move
+            assert np.all(std <= before / np.sqrt(forget))
+        before = std
+
+
+def test_a_change_is_named_with_its_batch():
+    rng = np.random.default_rng(0)
+    w, model = rng.normal(size=5), MiniAMPRegressor(forget=0.95)
+    for k in range(9):
+        X = rng.normal(size=(50, 5))
+        model.partial_fit(X, (X @ w) * (1 if k < 8 else -1) + 0.3 * rng.normal(size=50))
+    assert "the stream has changed" in str(model.health_)
+    assert (8, "drift") in model.health_.past
+    assert "of the past was kept" in model.history_[8]["conflicts"][0]["message"]
+
+
+@pytest.mark.parametrize("noise", [0.01, 1.0])
+def test_learning_how_much_to_forget_costs_nothing_without_drift(noise):
+    rng = np.random.default_rng(0)
+    X, w = rng.normal(size=(1000, 20)), rng.normal(size=20)
+    y = X @ w + noise * rng.normal(size=1000)
+    errors = []
+    for forget in (1.0, "auto"):
+        model = MiniAMPRegressor(forget=forget)
+        for i in range(0, 1000, 50):
+            model.partial_fit(X[i : i + 50], y[i : i + 50])
+        errors.append(np.mean((model.coef_ - w) ** 2))
+    assert errors[1] < 1.02 * errors[0]
