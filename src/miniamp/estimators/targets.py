@@ -96,7 +96,7 @@ def absorbed(
     products: dict[bytes, Array] | None = {} if len(models) > 1 else None
     if rows.weights is not None:
         models = [replace(m, channel=m.channel.weighted(rows.weights)) for m in models]
-    learned, infos = [], []
+    learned, infos, alone = [], [], len(models) == 1
     forget = rows.kept(settings.forget, settings.auto_forget)
     # A second attempt is recorded in the history as a remedy.
     quiet = warnings.catch_warnings(action="ignore", category=ConflictWarning)
@@ -105,7 +105,7 @@ def absorbed(
         for model, y, choice in zip(models, Y.T, choices, strict=True):
             try:
                 given = model, settings, design, y, choice, forget, products
-                after, info = _one_target(*given, doubt=len(models) == 1)
+                after, info = _one_target(*given, doubt=alone and forget == 1.0)
             except np.linalg.LinAlgError:
                 if settings.on_conflict == "raise":
                     raise
@@ -170,6 +170,7 @@ def _one_target(
     if _keeps_sites(model, settings, design) and choice.solver == "robust":
         model = replace(model, posterior=InformationPosterior.of(model.posterior))
         if model.batches == 0 and noise and doubt and model.channel == LABELS:
+            # Not of streams that forget: labels of a relation that flips are not wrong.
             model = replace(model, channel=channels.Mislabelled(cast(Binary, model.channel)))
     if prior or noise:
         learn = Learn(design, y, solver, fixed=fixed, noise=noise)
