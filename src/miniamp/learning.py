@@ -163,6 +163,7 @@ class Learn(PlainEvidence):
             stretch, number, health, log_evidence = 0.0, 1, np.nan, np.nan
         else:
             rows, prior, channel = memory.rows, memory.prior, memory.channel
+            rows = rows.resuming(memory.attempt.step)
             stretch, number = memory.stretch + memory.more, memory.number + 1
             health, log_evidence = memory.health, memory.log_evidence
         rows = rows.with_channel(channel)

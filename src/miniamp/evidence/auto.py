@@ -230,6 +230,12 @@ class AutoBatch(DrawnRows[Chosen]):
         new._solvers = {n: s.weighted(weights) for n, s in self._solvers.items()}
         return new
 
+    def resuming(self, step: AutoStep) -> Self:
+        choice, new = step.memory.choice, self.like(self)
+        solver: Any = self._chosen(choice)
+        new._solvers = {**self._solvers, choice.solver: solver.resuming(_inner(step))}
+        return new
+
     def with_design(self, design: Design) -> Self:
         new = super().with_design(design)
         new._solvers = {}

@@ -121,6 +121,10 @@ class DrawnRows(Generic[MemoryT]):
         new.weights = weights
         return new.with_channel(self.plain)
 
+    def resuming(self, step: Step[Tilt, Moments, MemoryT]) -> Self:  # noqa: ARG002
+        """The same rows, to be solved from where `step` has ended, where that is a better start."""
+        return self
+
     def with_design(self, design: Design) -> Self:
         """The same observations of other rows."""
         new = self.like(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
@@ -77,6 +77,7 @@ class RobustState(NamedTuple):
     last: tuple[Linear, Sites] | None = None  #: rows and sites of the coefficients of the last step
     average: Sites | None = None  #: of the sites of all careful steps
     common_end: RobustStep | None = None  #: the last step in common, where one each is tried
+    onward: RowSites | None = None  #: sites of the rows after the last step
 
 
 RobustStep = Step[Tilt, Moments, RobustState]
@@ -123,6 +124,10 @@ class RobustBatch(DrawnRows[RobustState]):
     (True, True)
     """
 
+    #: Sites of the rows under another Gaussian prior, to start from: rounds of EM take one or two
+    #: iterations with them, about six without. Under other priors they spare a fifth at most.
+    _near: RowSites | None = None
+
     @cached_property
     def _held(self) -> Design:
         return self.design.held()
@@ -151,6 +156,8 @@ class RobustBatch(DrawnRows[RobustState]):
         if noise is not None:  # the same sites under any belief
             precision = 1.0 / np.maximum(noise, QUIETEST * V)
             first = RowSites(precision, precision * self.y)
+        elif self._near is not None:
+            first, fixed = self._near, False
         else:
             # With that part of V which so many rows leave: each as if it were alone would be too
             # bold by far where all share a direction, such as that of a wide intercept.
@@ -200,6 +207,11 @@ class RobustBatch(DrawnRows[RobustState]):
             return mass - base.log_partition()
         past = known(belief, sites := sites_of(belief, common=True))
         return mass - log_mass(base, sites, past.field) + 0.5 * past.volume
+
+    def resuming(self, step: RobustStep) -> Self:
+        new = self.like(self)
+        new._near = step.memory.onward if step.memory.exact else None
+        return new
 
     def conclude(self, belief: Posterior, step: RobustStep) -> Posterior:
         return belief if step.memory.blind else _solution(step.memory).absorbed(belief)
@@ -261,6 +273,7 @@ class RobustBatch(DrawnRows[RobustState]):
                 alike = max(1.0, self.rows / self.design.shape[1])
                 residual = alike * mismatch(rows, wanted, Tilt(1.0 / V, omega / V))
                 rows = RowSites(*Sites(*rows).towards(Sites(*wanted), size)[:2])
+                seen = seen._replace(onward=rows)
         if state.exact:
             if residual >= ROWS_ENOUGH and not ended:  # no coefficient is looked at meanwhile
                 seen = seen._replace(rows=rows)
