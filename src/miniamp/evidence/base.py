@@ -121,7 +121,7 @@ class DrawnRows(Generic[MemoryT]):
         new.weights = weights
         return new.with_channel(self.plain)
 
-    def resuming(self, step: Step[Tilt, Moments, MemoryT]) -> Self:  # noqa: ARG002
+    def resuming(self, step: Step[Tilt, Moments, MemoryT]) -> Self:
         """The same rows, to be solved from where `step` has ended, where that is a better start."""
         return self
 

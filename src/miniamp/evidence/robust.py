@@ -250,7 +250,8 @@ class RobustBatch(DrawnRows[RobustState]):
             return Scored(scores_of(belief, self.design), state.rows, state.sites)
         if self._dual(belief):
             return Dual(self.design, state.rows)
-        return Stack(self._held, state.rows, belief.remembered)
+        least = 0.0 if state.fixed else float(state.sites.precision.min())
+        return Stack(self._held, state.rows, belief.remembered, least)
 
     def _refined(self, belief: Posterior, estimate: Moments, state: RobustState) -> RobustStep:
         """One iteration: the sites of all coefficients, and of the rows, from their cavities."""
