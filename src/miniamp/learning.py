@@ -313,8 +313,8 @@ class Learn(PlainEvidence):
         leverage 1 tell nothing and are left out. The first batch is fitted by EM.
         """
         if not (self.noise and rows.channel.shift_invariant):
-            past = partial(project, model.posterior, rows.design) if model.batches else None
-            given = rows.y, cavity, past, rows.weights
+            earlier = partial(project, model.posterior, rows.design) if model.batches else None
+            given = rows.y, cavity, earlier, rows.weights
             return model.channel.seeing(*given) if self.noise else rows.plain, 0.0
         first, (omega, V) = model.batches == 0, cavity()
         clear = np.flatnonzero(LEVERED / rows.plain.unweighted().fisher() > V)
