@@ -212,7 +212,7 @@ class Learn(PlainEvidence):
         return step._replace(
             memory=done,
             change=change,
-            health=health,
+            health=1.0 if rows.outvotes else health,
             carried_by=min(step.carried_by, known),
             bounded=bounded,
             solved=not step.ended and (settled or (last and attempt.info.converged)),
@@ -235,8 +235,8 @@ class Learn(PlainEvidence):
             belief = whole.joined(self._touched, belief)
         belief = at_noise(belief.with_prior(done.prior), done.rows.plain, done.channel)
         known = model.scale_known + done.told[0], model.noise_known + done.told[1]
-        spread = max(model.spread, spread_of(done.rows))
-        return Model(belief, done.channel, model.batches + 1, *known, spread)
+        past = max(model.spread, spread_of(done.rows)), done.rows.noisier > 1.0
+        return Model(belief, done.channel, model.batches + 1, *known, *past)
 
     def remedies(self) -> Iterable[tuple[str, Self]]:
         careful = copy.copy(self)
@@ -256,7 +256,8 @@ class Learn(PlainEvidence):
         if better is None:
             return None
         new = copy.copy(self)
-        new._evidence = better[0]
+        noisier = better[0].noisier > 1.0 and self.noise and better[0].channel.shift_invariant
+        new._evidence = better[0].outvoting() if noisier and model.contradicted else better[0]
         return new, better[1]
 
     def left_out_scores(self, step: LearnStep) -> Array:

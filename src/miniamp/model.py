@@ -55,6 +55,8 @@ class Model:
         variance of the noise: half the number of rows that were well predicted.
     spread : float
         The largest variance of y in a batch.
+    contradicted : bool
+        Whether the latest batch was far off what those before predict.
 
     Examples
     --------
@@ -77,6 +79,7 @@ class Model:
     scale_known: float = 0.0
     noise_known: float = 0.0
     spread: float = 0.0
+    contradicted: bool = False
 
     @property
     def mean(self) -> Array:

@@ -162,11 +162,6 @@ class ExactBatch(DrawnRows[Round]):
     (True, 'exact')
     """
 
-    #: Whether rows that contradict the past count in full, whatever their noise. One batch alone has
-    #: the noise that it shows: with 500 times that of others it spoiled a model for 1,200 rows. The
-    #: next one, or one twice as large as all before, shows that the stream is different.
-    outvotes = False
-
     def __init__(
         self,
         Phi: Given,
@@ -271,9 +266,9 @@ class ExactBatch(DrawnRows[Round]):
         if better is None:
             return None
         new, past = better[0].with_channel(self.plain), belief.information
-        if new.noisier > 1.0 and new.weights is not None and self.learns_noise and past is not None:
-            new.outvotes = past.contradicted or 2.0 * past.count < self.rows
-            new = new.weighted(new.weights * new.noisier) if new.outvotes else new
+        if new.noisier > 1.0 and self.learns_noise and past is not None:
+            in_full = past.contradicted or 2.0 * past.count < self.rows
+            new = new.outvoting() if in_full else new
         return new, better[1]
 
     def left_out_scores(self, step: ExactStep) -> Array:
