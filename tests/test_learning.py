@@ -119,6 +119,24 @@ def test_labels_keep_their_channel_and_learn_their_prior():
     assert 1.0 < float(model.posterior.prior.var) < 16.0
 
 
+def test_a_channel_of_any_class_may_learn_by_itself(rng):
+    """`Channel.seeing`: from rows left out, and beside the past from the second batch on."""
+
+    class Counting(channels.Probit):
+        def seeing(self, y, left_out, past, weights):
+            omega, V = left_out()
+            calls.append((omega.shape, V.shape, past if past is None else past()[0].shape, weights))
+            return self
+
+    calls, coef = [], rng.normal(size=3)
+    model = learning.Model(Posterior(priors.Gaussian(), 3, memory=3), Counting())
+    for _ in range(2):
+        Phi = rng.normal(size=(40, 3))
+        model, _ = absorb(model, learning.Learn(Phi, np.sign(Phi @ coef)))
+    assert calls[0] == ((40,), (40,), None, None)
+    assert calls[-1] == ((40,), (40,), (40,), None)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("rho", "noise"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Iterable
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -13,16 +13,15 @@ from numpy.typing import NDArray
 from miniamp import checks
 from miniamp.absorb import CONFLICT, Attempt, Step, iterated
 from miniamp.arrays import Array, Given
-from miniamp.channels.base import Channel
+from miniamp.channels.base import Channel, Predicted
 from miniamp.evidence import AutoBatch, RobustBatch
-from miniamp.evidence.base import DrawnRows, check_columns
+from miniamp.evidence.base import DrawnRows, check_columns, project
 from miniamp.info import Adaptation, PlainEvidence, Stop
 from miniamp.model import (
     FAR_TOO_HIGH,
     LARGEST_FALL,
     Model,
     at_noise,
-    doubted,
     expected_power,
     initial,
     noise_share,
@@ -72,8 +71,6 @@ VANISHED = 1e-12
 
 #: Makes evidence of (Phi, y, channel): `evidence.Batch`, `RobustBatch`, `AutoBatch`.
 Solver = Callable[[Given, Given, Channel], DrawnRows[Any]]
-#: Gives mean and variance of each row . x without the row itself, computed at the first call.
-Cavity = Callable[[], tuple[Array, Array]]
 
 
 class _Round(NamedTuple):
@@ -216,7 +213,7 @@ class Learn(PlainEvidence):
         return step._replace(
             memory=done,
             change=change,
-            health=health,
+            health=1.0 if rows.outvotes else health,
             carried_by=min(step.carried_by, known),
             bounded=bounded,
             solved=not step.ended and (settled or (last and attempt.info.converged)),
@@ -239,8 +236,8 @@ class Learn(PlainEvidence):
             belief = whole.joined(self._touched, belief)
         belief = at_noise(belief.with_prior(done.prior), done.rows.plain, done.channel)
         known = model.scale_known + done.told[0], model.noise_known + done.told[1]
-        spread = max(model.spread, spread_of(done.rows))
-        return Model(belief, done.channel, model.batches + 1, *known, spread)
+        past = max(model.spread, spread_of(done.rows)), done.rows.noisier > 1.0
+        return Model(belief, done.channel, model.batches + 1, *known, *past)
 
     def remedies(self) -> Iterable[tuple[str, Self]]:
         careful = copy.copy(self)
@@ -260,7 +257,8 @@ class Learn(PlainEvidence):
         if better is None:
             return None
         new = copy.copy(self)
-        new._evidence = better[0]
+        noisier = better[0].noisier > 1.0 and self.noise and better[0].channel.shift_invariant
+        new._evidence = better[0].outvoting() if noisier and model.contradicted else better[0]
         return new, better[1]
 
     def left_out_scores(self, step: LearnStep) -> Array:
@@ -307,7 +305,7 @@ class Learn(PlainEvidence):
         return Tilt(np.append(before.A, total.A), np.append(before.B, total.B))
 
     def _channel(
-        self, model: Model, rows: DrawnRows[Any], cavity: Cavity, last: _Round | None
+        self, model: Model, rows: DrawnRows[Any], cavity: Predicted, last: _Round | None
     ) -> tuple[Channel, float]:
         """The channel with the noise of all rows so far, and the information of these about it.
 
@@ -317,7 +315,9 @@ class Learn(PlainEvidence):
         leverage 1 tell nothing and are left out. The first batch is fitted by EM.
         """
         if not (self.noise and rows.channel.shift_invariant):
-            return doubted(model, rows, cavity) if self.noise else rows.plain, 0.0
+            earlier = partial(project, model.posterior, rows.design) if model.batches else None
+            given = rows.y, cavity, earlier, rows.weights
+            return model.channel.seeing(*given) if self.noise else rows.plain, 0.0
         first, (omega, V) = model.batches == 0, cavity()
         clear = np.flatnonzero(LEVERED / rows.plain.unweighted().fisher() > V)
         if clear.size == 0:
@@ -376,7 +376,7 @@ class Learn(PlainEvidence):
         return prior.rescaled(float(np.exp(step)), self.fixed)
 
     def _stretch(
-        self, model: Model, rows: DrawnRows[Any], cavity: Cavity, so_far: float
+        self, model: Model, rows: DrawnRows[Any], cavity: Predicted, so_far: float
     ) -> tuple[float, float]:
         """By how much more to stretch all scales of z (a logarithm), and the information about it.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,10 +12,9 @@ from scipy import linalg
 
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.base import Channel
-from miniamp.channels.smooth import Mislabelled
 from miniamp.designs import Design
 from miniamp.evidence import forecast
-from miniamp.evidence.base import DrawnRows, project
+from miniamp.evidence.base import DrawnRows
 from miniamp.posterior import Posterior, Prior
 
 #: The power of z that a first batch of labels or counts is taken to have, until left-out rows
@@ -56,6 +55,8 @@ class Model:
         variance of the noise: half the number of rows that were well predicted.
     spread : float
         The largest variance of y in a batch.
+    contradicted : bool
+        Whether the latest batch was far off what those before predict.
 
     Examples
     --------
@@ -78,6 +79,7 @@ class Model:
     scale_known: float = 0.0
     noise_known: float = 0.0
     spread: float = 0.0
+    contradicted: bool = False
 
     @property
     def mean(self) -> Array:
@@ -170,25 +172,6 @@ def expected_power(model: Model, rows: DrawnRows[Any]) -> float:
     # One row, or equal ones, have no variance: their size is all there is to go by.
     spread = max(spread_of(rows), model.spread) or float(np.mean(np.square(rows.y)))
     return max(spread, np.finfo(np.float64).tiny) / 2.0
-
-
-def doubted(
-    model: Model, rows: DrawnRows[Any], cavity: Callable[[], tuple[Array, Array]]
-) -> Channel:
-    """The channel with the share of wrong labels, where it has one.
-
-    `cavity` gives mean and variance of z of each row without the row itself. Rows left out of few
-    may be predicted too boldly: where labels then seem wrong, a label tells of it only as far as
-    the belief before the batch, which knows none of them, finds it improbable too.
-    """
-    channel = model.channel
-    if not isinstance(channel, Mislabelled):
-        return rows.plain
-    seen = channel.seeing(rows.y, *cavity(), rows.weights)
-    if model.batches == 0 or not seen.doubtful:
-        return seen
-    before = channel.plain.log_partition(rows.y, *project(model.posterior, rows.design))
-    return channel.seeing(rows.y, *cavity(), rows.weights, before)
 
 
 def spread_of(rows: DrawnRows[Any]) -> float:

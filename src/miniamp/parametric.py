@@ -26,7 +26,7 @@ class Parametric:
     #: What it is called where one is chosen by name, such as prior="sparse"; None if it cannot be.
     name: ClassVar[str | None] = None
     names: ClassVar[tuple[str, ...]] = ()
-    recorded: ClassVar[tuple[str, ...]] = ()  #: what a history has of it in their place
+    recorded: ClassVar[tuple[str, ...] | None] = None  #: what a history has of it in their place
     trailing: ClassVar[dict[str, int]] = {}
     #: Those that are places on the axis, in the units of x.
     centres: ClassVar[tuple[str, ...]] = ()

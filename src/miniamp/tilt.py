@@ -213,6 +213,7 @@ class Information:
     noise: float  #: variance of the noise
     precision: Array  #: (N,) the prior and the tilt beside them, exp(-precision x^2/2 + linear x)
     linear: Array
+    contradicted: bool = False  #: whether the latest batch was far off what those before predict
 
     def information(self, noise: float, known: float, now: Sites) -> Information:
         """The same information about x, as rows of this noise."""
@@ -234,7 +235,8 @@ class Information:
         S = self.S * unit
         S *= unit[:, None]
         sums = S, self.b * unit, self.square, self.count, self.noise
-        new = Information(*sums, self.precision * (unit * unit), self.linear * unit)
+        site = self.precision * (unit * unit), self.linear * unit
+        new = Information(*sums, *site, self.contradicted)
         new.__dict__["solution"] = self.solution.stretched(f)
         return new
 
@@ -348,7 +350,7 @@ class Information:
     def _times(self, factor: float, noise: float) -> Information:
         count = self.count if noise != self.noise else factor * self.count
         sums = factor * self.S, factor * self.b, factor * self.square, count
-        return Information(*sums, noise, self.precision, self.linear)
+        return Information(*sums, noise, self.precision, self.linear, self.contradicted)
 
 
 def cholesky(K: Array, again: Callable[[], Array] | None = None) -> Array:

@@ -501,3 +501,17 @@ def test_a_series_in_place_of_X_is_refused_as_scikit_learn_does():
     pandas = pytest.importorskip("pandas")
     with pytest.raises(ValueError, match="2-dimensional container"):
         MiniAMPRegressor().fit(pandas.Series([1, 2, 3]), [1, 2, 3])
+
+
+def test_a_prior_that_is_a_formula_can_be_fitted_saved_in_history_and_reported(rng):
+    """`priors.Numerical` stopped with a TypeError: its formula is no number for `history_`."""
+    X, coef = rng.normal(size=(200, 3)), np.array([0.9, -0.5, 0.1])
+    prior = priors.Numerical(np.zeros_like, (-1.0, 1.0))
+    model = MiniAMPRegressor(prior=prior)
+    for k in range(0, 200, 50):
+        model.partial_fit(X[k : k + 50], (X @ coef + 0.1 * rng.normal(size=200))[k : k + 50])
+    assert np.all(np.abs(model.coef_ - coef) < 5.0 * model.coef_std_)
+    assert not [
+        name for name in model.history_[-1] if name in ("prior_support", "prior_log_density")
+    ]
+    assert not model.health_.findings

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from miniamp import Posterior, absorb, channels, evidence, priors
+from miniamp.errors import MiniampWarning
 from miniamp.streams import load, open_stream, save
 
 N, K = 40, 25
@@ -89,3 +90,29 @@ def test_stopping_after_every_batch_changes_not_a_bit(data, tmp_path):
         fit(tmp_path / "part.csv", path)
     assert path.read_bytes() == (tmp_path / "whole.amp").read_bytes()
     assert len(whole["history"]) == 12
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "svm"])
+def test_the_unfinished_last_line_of_a_growing_file_waits(kind, tmp_path):
+    """It was learned as it stood, and its whole row never. A file that has ended is read whole."""
+    line = {"csv": "{0}.{1},{0}", "jsonl": '{{"a": {0}.{1}, "y": {0}}}', "svm": "{0} 1:{0}.{1}"}[
+        kind
+    ]
+    path, zeros, K, n = tmp_path / f"t.{kind}", 25 * "0" + "5", 20_000, 50_000  # several blocks
+    values = np.arange(1, n + 4) * 7919 % 100_003
+    rows = [line.format(k, zeros) + "\n" for k in values]
+    path.write_text(("a,y\n" if kind == "csv" else "") + "".join(rows[:n]))
+    target = 0 if kind == "svm" else "y"
+    batches = iter(open_stream(str(path), target, K))
+    seen = [next(batches)]
+    with path.open("a") as file:
+        file.write(rows[n] + rows[n + 1][:5])
+        file.flush()
+        with pytest.warns(MiniampWarning, match="is being written"):
+            seen += list(batches)
+        assert seen[-1].position == n + 1
+        file.write(rows[n + 1][5:] + rows[n + 2].rstrip("\n"))
+    rest = list(open_stream(str(path), target, K, resume=seen[-1].state()))
+    assert [b.rows for b in rest] == [2]
+    whole = np.concatenate([b.y for b in seen + rest])
+    assert np.array_equal(whole, values)

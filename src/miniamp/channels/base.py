@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.kernel import Kernel
 from miniamp.parametric import Parametric, Places
+
+#: Gives mean and variance of z of each row, (M,) each, computed at the first call.
+Predicted: TypeAlias = Callable[[], tuple[Array, Array]]
 
 
 class Channel(Parametric, ABC):
@@ -180,6 +183,16 @@ class Channel(Parametric, ABC):
 
         The likelihood of the noise, sum log_partition, never falls. A channel that has no noise to
         learn returns itself.
+        """
+        return self
+
+    def seeing(
+        self, y: Array, left_out: Predicted, past: Predicted | None, weights: Array | None
+    ) -> Self:
+        """The channel after rows of which it learns by itself, such as a share of wrong labels.
+
+        `left_out` gives mean and variance of z of each row by all others, `past` by earlier batches
+        alone, None in the first one.
         """
         return self
 

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
-from miniamp.channels.base import Channel, FiniteChannel, checked_values
+from miniamp.channels.base import Channel, FiniteChannel, Predicted, checked_values
 from miniamp.numerics.averages import V_FLOOR, Tilted, derivatives, peak_of, tilted
 from miniamp.parametric import Parametric, Places
 
@@ -273,18 +273,21 @@ class Mislabelled(LearnedShare, Binary):
         return np.asarray((1.0 - self.wrong) ** 2 * self.plain.fisher())
 
     def seeing(
-        self, y: Array, omega: Array, V: Array, weights: Array | None, before: Array | None = None
+        self, y: Array, left_out: Predicted, past: Predicted | None, weights: Array | None
     ) -> Self:
-        """The channel that has seen these labels, of z ~ N(omega, V) as predicted without them.
+        """The channel that has seen these labels, as predicted without them.
 
-        Their log-probability counts as at least `before`. Rows of a `sample_weight` tell nothing:
-        their powers of P are no probabilities.
+        Rows left out of few may be predicted too boldly: where labels then seem wrong, a label
+        tells of it only as far as the past, which knows none of them, finds it improbable too. Rows
+        of a `sample_weight` tell nothing: their powers of P are no probabilities.
         """
         if self.plain.unweighted() is not self.plain:
             return self
-        log_chance = self.plain.log_partition(y, omega, V)
-        if before is not None:
-            log_chance = np.maximum(log_chance, before)
+        log_chance = self.plain.log_partition(y, *left_out())
+        seen = self.told_by(np.exp(log_chance), 2, weights)
+        if past is None or not seen.doubtful:
+            return seen
+        log_chance = np.maximum(log_chance, self.plain.log_partition(y, *past()))
         return self.told_by(np.exp(log_chance), 2, weights)
 
     def with_noise(self, var: float) -> Self:

@@ -330,7 +330,8 @@ def learned_entry(
         "noise": [model.channel.in_units(scale) for model, scale in each],
     }
     for part, owners in parts.items():
-        for name in owners[0].recorded or owners[0].names:
+        recorded = owners[0].recorded
+        for name in owners[0].names if recorded is None else recorded:
             given = (np.asarray(getattr(owner, name)) for owner in owners)
             values = [float(v if v.ndim == 0 else v.mean()) for v in given]
             cast("dict[str, float]", entry)[f"{part}_{name}"] = sum(values) / len(values)

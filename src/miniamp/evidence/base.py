@@ -59,6 +59,11 @@ class DrawnRows(Generic[MemoryT]):
     noisier: float = 1.0
     #: Whether rows far off belong to heavy tails; None before `adapted` has judged their weights.
     heavy: bool | None = None
+    #: Whether rows that contradict the past count in full, whatever noise they show, where it is
+    #: learned. One batch alone is absorbed with that noise: one of 500 times that of others spoiled
+    #: a model for 1,200 rows. The next one shows that the stream is different, or a first one of
+    #: twice as many rows as all before.
+    outvotes = False
     leaves_out = True  #: whether `cavity` knows each row without itself
     weights: Array | None = None  #: how often each row counts, (M,); None is once
 
@@ -124,6 +129,12 @@ class DrawnRows(Generic[MemoryT]):
     def resuming(self, step: Step[Tilt, Moments, MemoryT]) -> Self:
         """The same rows, to be solved from where `step` has ended, where that is a better start."""
         return self
+
+    def outvoting(self) -> Self:
+        """The same rows, counted in full where `adapted` has given all of them more noise."""
+        new = self.weighted(self.noisier * (np.ones(1) if self.weights is None else self.weights))
+        new.outvotes = True
+        return new
 
     def with_design(self, design: Design) -> Self:
         """The same observations of other rows."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from dataclasses import replace
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -180,8 +181,7 @@ class ExactBatch(DrawnRows[Round]):
                 "channel", repr(channel), "Gaussian noise", "use RobustBatch for other channels"
             )
         self.learns_prior, self.learns_noise = prior, noise
-        self.fixed, self.known, self.reason = fixed, known, reason
-        self.products = products
+        self.fixed, self.known, self.reason, self.products = fixed, known, reason, products
 
     def start(self, belief: Posterior) -> tuple[Moments, Round]:
         check_columns(self.design, belief)
@@ -197,13 +197,9 @@ class ExactBatch(DrawnRows[Round]):
         else:
             past = belief.remembered.information(noise, self.known, belief.gaussian)
         square, linear = float(weighted @ self.y), self.design.transposed_times(weighted)
-        if self.noisier > 1.0 and past.count and self.learns_noise:
-            # What contradicts the past is noise like any other. Without it, later rows of a stream
-            # whose level has changed would contradict the past for good.
-            away, left = self.y - self.design.times(past.solution.mean), 1.0 - 1.0 / self.noisier
-            square, count = square + left * float(away @ away), count + left * self.rows
         S, sums = self._with_products(past.S, weights), (past.square + square, past.count + count)
-        seen = Information(S, past.b + linear, *sums, past.noise, past.precision, past.linear)
+        site = past.precision, past.linear
+        seen = Information(S, past.b + linear, *sums, past.noise, *site, self.noisier > 1.0)
         prior, nothing = belief.prior, np.zeros(N)
         centre, width = prior.moments(nothing, nothing)
         own = 1.0 / width
@@ -225,20 +221,14 @@ class ExactBatch(DrawnRows[Round]):
         enough = SETTLED_LATER if past.count else SETTLED
         enough = enough if belief.size <= ALWAYS else SETTLED_ENOUGH
         following, change = self._learned(belief, memory, enough)
-        most = NEAR if past.count <= self.rows and self.noisier > 1.0 else np.inf
+        most = NEAR if self.outvotes else np.inf
         near = past.count > 0.0 and -NEAR < following.step[0] < most
         solved = change < enough or number >= (ROUNDS if near else FIRST_ROUNDS)
-        return Step(
-            tilt=NO_TILT,
-            estimate=Moments(mean, estimate.var),  # no step needs variances
-            memory=memory._replace(number=number) if solved else following,
-            change=change,
-            health=memory.health,
-            solved=solved,
-            solver="exact",
-            reason=self.reason,
-            carried_by=2.0 * self.known if self.learns_noise and self.known else np.inf,
-        )
+        kept, figure = memory._replace(number=number), 1.0 if self.outvotes else memory.health
+        estimate = Moments(mean, estimate.var)  # no step needs variances
+        carried = 2.0 * self.known if self.learns_noise and self.known else np.inf
+        step = Step(NO_TILT, estimate, kept if solved else following, change, figure, solved=solved)
+        return step._replace(solver="exact", reason=self.reason, carried_by=carried)
 
     def log_evidence(self, belief: Posterior, step: ExactStep) -> float:
         return step.memory.log_evidence
@@ -273,7 +263,13 @@ class ExactBatch(DrawnRows[Round]):
             return None
         now = self.with_channel(self.plain.with_noise(seen.noise))
         better = DrawnRows.adapted(now, belief, step, sound=sound)
-        return None if better is None else (better[0].with_channel(self.plain), better[1])
+        if better is None:
+            return None
+        new, past = better[0].with_channel(self.plain), belief.information
+        if new.noisier > 1.0 and self.learns_noise and past is not None:
+            in_full = past.contradicted or 2.0 * past.count < self.rows
+            new = new.outvoting() if in_full else new
+        return new, better[1]
 
     def left_out_scores(self, step: ExactStep) -> Array:
         now = self.with_channel(self.plain.with_noise(step.memory.seen.noise))
@@ -353,8 +349,7 @@ class ExactBatch(DrawnRows[Round]):
             # their standard deviations that is the smaller, the more is known beside the prior.
             left = seen.precision / np.square(seen.solution.lower.diagonal())
             moves *= np.sqrt(np.maximum(left, 1.0 - seen.determined / belief.size))
-        sums = seen.S, seen.b, seen.square, seen.count
-        after = Information(*sums, noise, precision, memory.linear)
+        after = replace(seen, noise=noise, precision=precision, linear=memory.linear)
         new = memory._replace(seen=after, factor=factor, step=step, reach=reach, residuals=None)
         new = new._replace(number=memory.number + 1)
         return new, max(change, float(moves.max()))

@@ -49,7 +49,7 @@ class Numerical(ScalarPrior):
     (['0.270490', '0.500000'], ['0.254675', '1e-12'])
     """
 
-    names = ("log_density", "support", "breakpoints")
+    names, recorded = ("log_density", "support", "breakpoints"), ()
     trailing: ClassVar[dict[str, int]] = {"support": 1, "breakpoints": 1}
 
     def __init__(

@@ -231,6 +231,10 @@ class InputFile:
             self.head = head
         self.ending = ending_of(path)
 
+    def grows(self) -> bool:
+        """Whether something was appended since the file was opened to be read."""
+        return self.path.exists() and self.path.stat().st_size > self._size
+
     def close(self) -> None:
         """Close the file if it has not been read yet."""
         if self._handle is not None:
@@ -245,6 +249,7 @@ class InputFile:
             file: IO[bytes] = self.path.open("rb") if handle is None else os.fdopen(handle, "rb")
             stack.enter_context(file)
             file.seek(0)
+            self._size = os.fstat(file.fileno()).st_size
             if self._unpacked is not None:
                 file = stack.enter_context(self._unpacked(file))
             yield file
@@ -286,6 +291,10 @@ class StandardInput:
                 self._file = io.BufferedReader(cast("io.RawIOBase", unpack(self._file)))
                 self.head = b""
         return self.head
+
+    def grows(self) -> bool:
+        """False: it has ended where it is read to its end."""
+        return False
 
     def close(self) -> None:
         """Nothing: standard input stays open."""

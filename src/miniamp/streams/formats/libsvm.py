@@ -84,7 +84,7 @@ class LIBSVM(Format):
 
     def _lines(self) -> Iterator[list[bytes]]:
         with self.file.opened() as file:
-            for block in line_blocks(file, self.name):
+            for block in line_blocks(file, self.name, grows=self.file.grows):
                 lines = [line.split(b"#", 1)[0].strip() for line in block.splitlines()]
                 yield [line for line in lines if line]
 

@@ -10,11 +10,12 @@ import codecs
 import csv as standard_csv
 import json
 import re
-from collections.abc import Collection, Iterator
+import warnings
+from collections.abc import Callable, Collection, Iterator
 from typing import IO, TYPE_CHECKING, cast
 
 from miniamp import checks
-from miniamp.errors import InvalidInputError
+from miniamp.errors import InvalidInputError, MiniampWarning
 from miniamp.streams.base import (
     LONGEST_LINE,
     UTF16,
@@ -100,7 +101,8 @@ class CSV(Format):
         with self.file.opened() as file:
             if self._encoding != "utf-8":
                 file = cast("IO[bytes]", _Recoded(file, self._encoding, self.name))
-            blocks = line_blocks(file, self.name, quotes=True, live=not self.rereadable)
+            live, grows = not self.rereadable, self.file.grows
+            blocks = line_blocks(file, self.name, quotes=True, live=live, grows=grows)
             first = next((block for block in blocks if block.strip()), None)
             if first is None:
                 raise checks.refuse(
@@ -265,7 +267,8 @@ class JSONLines(Format):
     def _objects(self) -> Iterator[list[dict[str, object]]]:
         row = 0
         with self.file.opened() as file:
-            for block in line_blocks(file, self.name, live=not self.rereadable):
+            live, grows = not self.rereadable, self.file.grows
+            for block in line_blocks(file, self.name, live=live, grows=grows):
                 objects = []
                 for line in block.split(b"\n"):
                     if line.strip():
@@ -299,7 +302,12 @@ def is_text(head: bytes) -> bool:
 
 
 def line_blocks(
-    file: IO[bytes], name: str, *, quotes: bool = False, live: bool = False
+    file: IO[bytes],
+    name: str,
+    *,
+    quotes: bool = False,
+    live: bool = False,
+    grows: Callable[[], bool] = bool,
 ) -> Iterator[bytes]:
     r"""Blocks of whole lines, each as soon as the file has some; a final line may lack its end.
 
@@ -313,6 +321,8 @@ def line_blocks(
         Whether a line end between double quotes belongs to the field (CSV).
     live : bool
         For a pipe: what has arrived is passed on without waiting for more.
+    grows : callable
+        Whether the file is being written: a final line without an end is then left for later.
 
     Examples
     --------
@@ -341,6 +351,10 @@ def line_blocks(
                 "check that quotes are closed and that this is the right file",
             )
     rest = b"".join(waiting)
+    if rest and grows():
+        text = f"{name} is being written, and its last line has no end yet: that row is left out"
+        warnings.warn(MiniampWarning(text), stacklevel=2)
+        return
     if open_quote:
         line = rest.split(b"\n", 1)[0].decode(errors="replace")
         raise checks.refuse(
