@@ -19,6 +19,7 @@ from miniamp import (
 from miniamp.datasets import ensembles, glm_stream
 from miniamp.errors import InvalidInputError
 from miniamp.estimators.scoring import RowPrediction
+from miniamp.evidence import robust
 from miniamp.model import LEAST_NOISE, guessed
 
 GUESS = priors.GaussBernoulli(0.1)
@@ -555,3 +556,25 @@ def test_low_noise_is_learned_from_one_batch(solver, prior, noise):
     y = X @ weights + noise * rng.normal(size=len(X))
     model = MiniAMPRegressor(prior=prior, solver=solver).fit(X, y)
     assert np.sqrt(model.noise_) == pytest.approx(noise, rel=0.1)
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_rounds_for_the_width_of_labels_go_on_from_each_other(monkeypatch, seed):
+    # 300 correlated features: rounds that each began anew ended at .83, .72 and .79 of the width
+    # at which rounds settle that are solved to the end.
+    N, rng = 300, np.random.default_rng(seed)
+    Phi = rng.normal(size=(N, 10)) @ rng.normal(size=(10, N)) + 0.3 * rng.normal(size=(N, N))
+    coefficients = rng.normal(size=N) * (rng.random(N) < 0.3) / np.sqrt(N)
+    y = np.where(Phi @ coefficients + 0.3 * rng.logistic(size=N) > 0.0, 1.0, -1.0)
+
+    def width():
+        start = evidence.InformationPosterior(priors.Gaussian(), N)
+        model = learning.Model(start, channels.Probit(1.0))
+        after, _ = absorb(model, learning.Learn(Phi, y, evidence.RobustBatch, fixed=("mean",)))
+        return float(after.posterior.prior.var)
+
+    found = width()
+    monkeypatch.setattr(robust, "ROWS_ENOUGH", 1e-5)
+    monkeypatch.setattr(learning, "FIRST_ROUNDS", 60)
+    monkeypatch.setattr(learning, "SETTLED", 1e-3)
+    assert found == pytest.approx(width(), rel=0.05)

@@ -154,13 +154,14 @@ class Learn(PlainEvidence):
         if memory is None:
             rows = self._rows(model)
             prior, channel = model.posterior.prior, model.channel
-            if model.batches == 0:
+            if not model.batches:
                 prior, first = initial(model, rows, self.fixed)
                 channel = first if self.noise else channel
             stretch, number, health, log_evidence = 0.0, 1, np.nan, np.nan
         else:
-            rows, prior, channel = memory.rows, memory.prior, memory.channel
-            rows = rows.resuming(memory.attempt.step)
+            prior, channel, end = memory.prior, memory.channel, memory.attempt.step
+            # Rounds of later batches are few, and begin near their end.
+            rows = memory.rows if model.batches else memory.rows.resuming(end)
             stretch, number = memory.stretch + memory.more, memory.number + 1
             health, log_evidence = memory.health, memory.log_evidence
         rows = rows.with_channel(channel)

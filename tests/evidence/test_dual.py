@@ -51,6 +51,25 @@ def test_both_forms_of_the_linear_step_agree(rng):
         np.testing.assert_allclose(found, wanted, rtol=1e-9)
 
 
+@pytest.mark.parametrize("copies", [0, 5])
+def test_the_linear_step_from_products_is_that_of_the_rows(rng, copies):
+    # Also where columns are copies of others, of which the products have no Cholesky factor.
+    Phi = rng.normal(size=(80, 20)) * 10.0 ** rng.uniform(-2.0, 1.0, 20)
+    Phi = as_design(np.hstack([Phi, Phi[:, :copies]]))
+    N = Phi.shape[1]
+    rows = RowSites(rng.uniform(0.1, 4.0, 80), rng.normal(size=80))
+    sites = Sites(rng.uniform(0.5, 2.0, N), rng.normal(size=N))
+    products, triangle = (Stack(Phi, rows, None, least) for least in (0.5, 0.0))
+    assert np.diagonal(products.R).min() >= 0.0 > np.diagonal(triangle.R).min()
+    one, other = products.at(sites), triangle.at(sites)
+    for found, wanted in zip(
+        (one.mean, one.var, one.field.A, one.field.B, *one.left_out(), one.log_det),
+        (other.mean, other.var, other.field.A, other.field.B, *other.left_out(), other.log_det),
+        strict=True,
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-10)
+
+
 @pytest.mark.parametrize("prior", [priors.Gaussian(), priors.Laplace(), priors.GaussBernoulli(0.2)])
 @pytest.mark.parametrize("channel", [channels.Gaussian(0.1), channels.Probit(1.0)])
 def test_sparse_rows_are_learned_as_dense_ones(rng, prior, channel):
