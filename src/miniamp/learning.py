@@ -159,9 +159,9 @@ class Learn(PlainEvidence):
                 channel = first if self.noise else channel
             stretch, number, health, log_evidence = 0.0, 1, np.nan, np.nan
         else:
-            prior, channel, end = memory.prior, memory.channel, memory.attempt.step
+            rows, prior, channel = memory.rows, memory.prior, memory.channel
             # Rounds of later batches are few, and begin near their end.
-            rows = memory.rows if model.batches else memory.rows.resuming(end)
+            rows = rows if model.batches else rows.resuming(memory.attempt.step)
             stretch, number = memory.stretch + memory.more, memory.number + 1
             health, log_evidence = memory.health, memory.log_evidence
         rows = rows.with_channel(channel)
@@ -205,10 +205,8 @@ class Learn(PlainEvidence):
         change = max(learned.change_from(prior), channel.change_from(rows.plain))
         last = number >= (ROUNDS if model.batches else FIRST_ROUNDS)
         told = scale_told, noise_told
-        done = _Round(
-            posterior, rows, attempt, learned, channel, number, stretch, more, told, health,
-            log_evidence,
-        )  # fmt: skip
+        hyper = learned, channel, number, stretch, more, told, health, log_evidence
+        done = _Round(posterior, rows, attempt, *hyper)
         # Rounds are cut short on purpose: what must have converged is the solution of the rows.
         settled = change < (SETTLED_LATER if model.batches else SETTLED)
         return step._replace(
