@@ -207,21 +207,10 @@ def framed_forth(
 
 @compiled
 def sweep(
-    Phi: NDArray[np.floating],
-    x: Array,
-    v: Array,
-    y: Array,
-    memory: Array,
-    squares: bool,
-    parameters: Array,
-    output: int,
-    g: Array,
-    response: Array,
-    pull: Array,
-    curvature: Array,
-    centre: Array | None = None,
-    unit: Array | None = None,
-) -> None:
+    Phi: NDArray[np.floating], x: Array, v: Array, y: Array, memory: Array, squares: bool,
+    parameters: Array, output: int, g: Array, response: Array, pull: Array, curvature: Array,
+    centre: Array | None = None, unit: Array | None = None,
+) -> None:  # fmt: skip
     """The whole of a sandwich: `g` and `response` filled, `pull` and `curvature` added to.
 
     With `squares`, v has one variance per column; without, the one V of every row, and `curvature`,
@@ -280,21 +269,10 @@ def tilt_by(
 
 @compiled
 def online(
-    Phi: NDArray[np.floating],
-    y: Array,
-    numbers: Array,
-    output: int,
-    parameters: Array,
-    moments: int,
-    A: Array,
-    B: Array,
-    x: Array,
-    v: Array,
-    omega: Array,
-    V: Array,
-    g: Array,
+    Phi: NDArray[np.floating], y: Array, numbers: Array, output: int, parameters: Array,
+    moments: int, A: Array, B: Array, x: Array, v: Array, omega: Array, V: Array, g: Array,
     response: Array,
-) -> None:
+) -> None:  # fmt: skip
     """Each row in turn, once: `A`, `B`, `x`, `v` go from before the rows to after them."""
     for m in range(len(y)):
         row, here = Phi[m : m + 1], slice(m, m + 1)
@@ -307,19 +285,9 @@ def online(
 
 @compiled
 def descend(
-    columns: NDArray[np.floating],
-    power: Array,
-    parameters: Array,
-    moments: int,
-    prior_A: Array,
-    prior_B: Array,
-    noise: float,
-    A: Array,
-    B: Array,
-    x: Array,
-    v: Array,
-    residual: Array,
-) -> None:
+    columns: NDArray[np.floating], power: Array, parameters: Array, moments: int, prior_A: Array,
+    prior_B: Array, noise: float, A: Array, B: Array, x: Array, v: Array, residual: Array,
+) -> None:  # fmt: skip
     """One coefficient after the other, given all others; row i of `columns` is column i of Phi.
 
     `A`, `B` are filled, `x`, `v` and `residual` = y - Phi x updated.

@@ -64,21 +64,10 @@ def back(
 
 @compiled_in_order
 def sweep(
-    entries: NDArray[np.floating],
-    places: NDArray[np.uint32],
-    ends: NDArray[np.uint32],
-    x: Array,
-    v: Array,
-    y: Array,
-    memory: Array,
-    squares: bool,
-    parameters: Array,
-    output: int,
-    g: Array,
-    response: Array,
-    pull: Array,
-    curvature: Array,
-) -> None:
+    entries: NDArray[np.floating], places: NDArray[np.uint32], ends: NDArray[np.uint32], x: Array,
+    v: Array, y: Array, memory: Array, squares: bool, parameters: Array, output: int, g: Array,
+    response: Array, pull: Array, curvature: Array,
+) -> None:  # fmt: skip
     """The whole of a sandwich, as in the dense kernel of this name.
 
     The two numbers of a column lie side by side, so that an entry is looked up once for both of its
@@ -119,23 +108,10 @@ def sweep(
 
 @compiled_in_order
 def online(
-    entries: NDArray[np.floating],
-    places: NDArray[np.uint32],
-    ends: NDArray[np.uint32],
-    y: Array,
-    numbers: Array,
-    output: int,
-    parameters: Array,
-    moments: int,
-    A: Array,
-    B: Array,
-    x: Array,
-    v: Array,
-    omega: Array,
-    V: Array,
-    g: Array,
-    response: Array,
-) -> None:
+    entries: NDArray[np.floating], places: NDArray[np.uint32], ends: NDArray[np.uint32], y: Array,
+    numbers: Array, output: int, parameters: Array, moments: int, A: Array, B: Array, x: Array,
+    v: Array, omega: Array, V: Array, g: Array, response: Array,
+) -> None:  # fmt: skip
     """Each row in turn, as in the dense kernel; only coefficients with an entry are touched."""
     longest = np.uint32(0)
     for m in range(len(y)):
@@ -166,21 +142,10 @@ def online(
 
 @compiled_in_order
 def descend(
-    entries: NDArray[np.floating],
-    places: NDArray[np.uint32],
-    ends: NDArray[np.uint32],
-    power: Array,
-    parameters: Array,
-    moments: int,
-    prior_A: Array,
-    prior_B: Array,
-    noise: float,
-    A: Array,
-    B: Array,
-    x: Array,
-    v: Array,
-    residual: Array,
-) -> None:
+    entries: NDArray[np.floating], places: NDArray[np.uint32], ends: NDArray[np.uint32],
+    power: Array, parameters: Array, moments: int, prior_A: Array, prior_B: Array, noise: float,
+    A: Array, B: Array, x: Array, v: Array, residual: Array,
+) -> None:  # fmt: skip
     """One coefficient after the other, as in the dense kernel, on compressed columns."""
     total_A, total_B, mean, var = np.empty(1), np.empty(1), np.empty(1), np.empty(1)
     for i in range(len(x)):

@@ -19,15 +19,9 @@ _GROUP = 512
 
 @compiled
 def tilt(
-    prior_A: Array,
-    prior_B: Array,
-    A: Array,
-    pull: Array,
-    x: Array,
-    B: Array,
-    total_A: Array,
+    prior_A: Array, prior_B: Array, A: Array, pull: Array, x: Array, B: Array, total_A: Array,
     total_B: Array,
-) -> None:
+) -> None:  # fmt: skip
     """B = pull + A x, and the sums of (A, B) and the prior's; fills the last three."""
     for i in range(len(x)):
         a = A[i] if len(A) > 1 else A[0]
@@ -49,17 +43,9 @@ def sums(mean: Array, var: Array, x: Array) -> tuple[float, float, float]:
 
 @compiled
 def update(
-    prior_A: Array,
-    prior_B: Array,
-    A: Array,
-    pull: Array,
-    x: Array,
-    parameters: Array,
-    moments: int,
-    B: Array,
-    mean: Array,
-    var: Array,
-) -> tuple[float, float, float]:
+    prior_A: Array, prior_B: Array, A: Array, pull: Array, x: Array, parameters: Array,
+    moments: int, B: Array, mean: Array, var: Array,
+) -> tuple[float, float, float]:  # fmt: skip
     """Sums of |change of the mean|, of mean^2 + var, and of var; `B`, `mean`, `var` are filled.
 
     `prior_A` and `A` have one entry, or one a coordinate.
@@ -100,29 +86,11 @@ def met(trace: Array, t: int, uncertainty: float, stop: Array) -> bool:
 
 @compiled
 def iterate(
-    rows: KernelRows,
-    y: Array,
-    numbers: Array,
-    output: int,
-    prior_A: Array,
-    prior_B: Array,
-    parameters: Array,
-    moments: int,
-    mean_square: float,
-    damping: float,
-    resolution: float,
-    silence: float,
-    stop: Array,
-    trace: Array,
-    x: Array,
-    v: Array,
-    pull: Array,
-    A: Array,
-    B: Array,
-    g: Array,
-    figures: Array,
-    team: Team | None,
-) -> tuple[int, int]:
+    rows: KernelRows, y: Array, numbers: Array, output: int, prior_A: Array, prior_B: Array,
+    parameters: Array, moments: int, mean_square: float, damping: float, resolution: float,
+    silence: float, stop: Array, trace: Array, x: Array, v: Array, pull: Array, A: Array, B: Array,
+    g: Array, figures: Array, team: Team | None,
+) -> tuple[int, int]:  # fmt: skip
     """Iterate `Batch.refine` until `stop`: how many iterations were made, and where the last is.
 
     `x`, `v`, `pull`, `A`, `B`, `g` and `figures` have two rows, one for the iteration before and
