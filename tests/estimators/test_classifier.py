@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from miniamp import channels
-from miniamp.estimators import MiniAMPClassifier, targets
+from miniamp.estimators import MiniAMPClassifier, candidates, targets
 from miniamp.numerics.normal import chances_of_largest
 
 
@@ -254,3 +254,25 @@ def test_rare_labels_of_few_features_are_solved_to_the_end(rows):
     model = MiniAMPClassifier().fit(X, y)
     off = (model.coef_[0] - coef) / model.coef_std_[0]
     assert np.abs(off).max() < 4.0, off
+
+
+def test_half_of_the_cross_validation_finds_the_scale_of_many_classes(monkeypatch, rng):
+    X = rng.normal(size=(2400, 4))
+    scores = 3.0 * X @ rng.normal(size=(4, 12)) + rng.gumbel(size=(2400, 12))
+    labels, fits = scores.argmax(axis=1), []
+
+    class Counted(candidates.SoftmaxBatch):
+        def __init__(self, *given, **named):
+            fits.append(1)
+            super().__init__(*given, **named)
+
+    def loss(most):
+        fits.clear()
+        monkeypatch.setattr(candidates, "FOLDED_SCORES", most)
+        model = MiniAMPClassifier().fit(X[:400], labels[:400])
+        return log_loss(labels[400:], model.predict_proba(X[400:])), len(fits)
+
+    monkeypatch.setattr(candidates, "SoftmaxBatch", Counted)
+    (whole, fitted), (half, halved) = loss(400 * 12), loss(400 * 12 - 1)
+    assert halved <= 0.7 * fitted  # another scale may be looked at
+    assert half == pytest.approx(whole, rel=0.02)
