@@ -58,7 +58,7 @@ BEHIND = 7.0
 #: segments (three splits), with 1024 it is 1.04, 1.17, 1.02 and 1.00, 1.04, 1.15 in 1.5 to 2.5
 #: times the time; 2048 rows are no better and take twice as long again.
 FOLDS, FOLDED_ROWS, MOST_DOUBLINGS = 4, 1024, 8
-#: Of more rows times classes only half of the parts are predicted: 30 to 100 classes (eleven streams)
+#: Of more rows times classes only half of the parts are predicted: 30 to 100 classes (11 streams)
 #: take half to two thirds of the time for a log loss that is the same to 0.2 %.
 FOLDED_SCORES = 1 << 14
 
