@@ -16,7 +16,7 @@ from miniamp.errors import InvalidInputError
 from miniamp.estimators import MiniAMPClassifier, MiniAMPRegressor
 from miniamp.evidence.compress import Stack
 from miniamp.evidence.dual import Dual
-from miniamp.evidence.linear import RowSites, Sites
+from miniamp.evidence.linear import Sites
 
 
 def zipf(rows, p, rng, filled=50):
@@ -40,7 +40,7 @@ class NeverDense(sparse.csr_array):
 
 def test_both_forms_of_the_linear_step_agree(rng):
     Phi = sparse.random_array((20, 60), density=0.1, rng=rng, format="csr")
-    rows = RowSites(rng.uniform(0.1, 4.0, 20), rng.normal(size=20))
+    rows = Sites(rng.uniform(0.1, 4.0, 20), rng.normal(size=20))
     sites = Sites(rng.uniform(0.5, 2.0, 60), rng.normal(size=60))
     dual = Dual(as_design(Phi), rows).at(sites)
     stack = Stack(as_design(Phi.toarray()), rows, None).at(sites)
@@ -57,7 +57,7 @@ def test_the_linear_step_from_products_is_that_of_the_rows(rng, copies):
     Phi = rng.normal(size=(80, 20)) * 10.0 ** rng.uniform(-2.0, 1.0, 20)
     Phi = as_design(np.hstack([Phi, Phi[:, :copies]]))
     N = Phi.shape[1]
-    rows = RowSites(rng.uniform(0.1, 4.0, 80), rng.normal(size=80))
+    rows = Sites(rng.uniform(0.1, 4.0, 80), rng.normal(size=80))
     sites = Sites(rng.uniform(0.5, 2.0, N), rng.normal(size=N))
     products, triangle = (Stack(Phi, rows, None, least) for least in (0.5, 0.0))
     assert np.diagonal(products.R).min() >= 0.0 > np.diagonal(triangle.R).min()

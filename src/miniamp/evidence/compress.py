@@ -17,7 +17,6 @@ from miniamp.evidence.linear import (
     TINY,
     Answer,
     Joint,
-    RowSites,
     RowSpectrum,
     Sites,
     solve,
@@ -49,7 +48,7 @@ class Stack:
     def __init__(
         self,
         held: Design,
-        rows: RowSites,
+        rows: Sites,
         remembered: Remembered | Information | None,
         least: float = 0.0,
     ) -> None:
@@ -63,7 +62,7 @@ class Stack:
         self._spectrum: RowSpectrum | None = None
         self._solved: StackSolution | None = None
 
-    def with_rows(self, rows: RowSites) -> Stack:
+    def with_rows(self, rows: Sites) -> Stack:
         """The same rows under other sites of their own."""
         return self if rows is self.rows else Stack(self.held, rows, self.remembered, self.least)
 
@@ -93,7 +92,7 @@ class StackSolution(NamedTuple):
     sites: Sites
 
     @property
-    def rows(self) -> RowSites:
+    def rows(self) -> Sites:
         return self.stack.rows
 
     @property
@@ -169,21 +168,21 @@ def compressed(belief: Posterior, R: Array, t: Array, joint: Joint, sites: Sites
 
 def strongest(R: Array, t: Array, var: Array, r: int) -> tuple[Array, Array]:
     """The r strongest rows of the rotated stack, and their targets."""
-    scaled = R * np.sqrt(var)
-    V = _leading(scaled @ scaled.T, r)
+    V = _leading(R * np.sqrt(var), r)
     return V.T @ R, V.T @ t
 
 
-def _leading(G: Array, r: int) -> Array:
-    """Orthonormal vectors that span the r leading eigenvectors of G (m, m), (m, r).
+def _leading(rows: Array, r: int) -> Array:
+    """Orthonormal vectors that span the r leading left singular vectors of rows (m, N), (m, r).
 
-    Of many rows by randomised subspace iteration, which may exchange eigenvectors whose values are
-    close to the last one kept.
+    Of many rows by randomised subspace iteration, which may exchange vectors whose values are close
+    to the last one kept. It starts from products with the rows: rows that were rotated before, as
+    by workers or by another factor of their products, give the same answer.
     """
-    m = len(G)
+    G, (m, N) = rows @ rows.T, rows.shape
     if m < MANY * r:
         return np.asarray(linalg.eigh(G, subset_by_index=(m - r, m - 1), check_finite=False)[1])
-    Q = np.random.default_rng(0).normal(size=(m, min(r + EXTRA, m)))
+    Q = rows @ np.random.default_rng(0).normal(size=(N, min(r + EXTRA, m)))
     for _ in range(POWERS):
         Q = linalg.qr(G @ Q, mode="economic", overwrite_a=True, check_finite=False)[0]
     W = linalg.eigh(Q.T @ G @ Q, check_finite=False)[1]

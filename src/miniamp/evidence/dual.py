@@ -9,7 +9,7 @@ from scipy import linalg
 
 from miniamp.arrays import Array
 from miniamp.designs import Design
-from miniamp.evidence.linear import RowSites, Sites
+from miniamp.evidence.linear import Sites
 from miniamp.evidence.row_scores import OnRows, TiedRows
 from miniamp.posterior import Posterior
 from miniamp.tilt import Tilt
@@ -28,7 +28,7 @@ class Dual:
     ----------
     design : Design
         The rows (M, N).
-    rows : RowSites
+    rows : Sites
         Their sites.
 
     Examples
@@ -36,13 +36,13 @@ class Dual:
     >>> import numpy as np
     >>> from scipy import sparse
     >>> from miniamp.designs import as_design
-    >>> rows = RowSites(np.ones(1), np.array([7.0]))
+    >>> rows = Sites(np.ones(1), np.array([7.0]))
     >>> Phi = as_design(sparse.csr_array([[1.0, 2.0, 0.0]]))
     >>> Dual(Phi, rows).at(Sites(2.0 * np.ones(3), np.zeros(3))).mean
     array([1., 2., 0.])
     """
 
-    def __init__(self, design: Design, rows: RowSites) -> None:
+    def __init__(self, design: Design, rows: Sites) -> None:
         self.design, self.rows = design, rows
         #: What is known for the latest sites: their precision, Phi D Phi', Phi D linear.
         self._prepared: tuple[Sites, Array, Array] | None = None
@@ -54,7 +54,7 @@ class Dual:
         M, N = design.shape
         return M < N and design.filled < SPARSE
 
-    def with_rows(self, rows: RowSites) -> Dual:
+    def with_rows(self, rows: Sites) -> Dual:
         """The same rows under other sites of their own."""
         if rows is self.rows:
             return self
@@ -77,9 +77,7 @@ class Dual:
 class DualSolution(OnRows):
     """The Gaussian of a `Dual`; what is asked of single coefficients is computed when asked."""
 
-    def __init__(
-        self, design: Design, rows: RowSites, sites: Sites, S: Array, start: Array
-    ) -> None:
+    def __init__(self, design: Design, rows: Sites, sites: Sites, S: Array, start: Array) -> None:
         self._tied = TiedRows(S, rows.precision)
         super().__init__(self._tied, start, rows, sites)
         self.design = design

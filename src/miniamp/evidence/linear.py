@@ -13,10 +13,12 @@ its marginal with its own site divided out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
+from scipy.sparse.linalg import LinearOperator, cg
 
 from miniamp.arrays import Array, ArrayOrFloat
 from miniamp.designs import Design
@@ -43,15 +45,17 @@ FAINTEST = 1e-8
 ROUNDING = 1e-14
 #: Of rows that say nothing of single coefficients.
 NO_TILT = Tilt(np.zeros(()), np.zeros(()))
+#: Conjugate gradients for a first guess, at most.
+GUESSES = 10
 #: Newton steps to the common scale, each of at most this factor.
 STEPS, FACTOR = 20, 3.0
 
 
 class Sites(NamedTuple):
-    """Factorised Gaussians exp(-precision x^2/2 + linear x), one per coefficient."""
+    """Gaussians exp(-precision x^2/2 + linear x), one per coefficient, or per row for z = Phi x."""
 
-    precision: Array  #: (N,) positive
-    linear: Array  #: (N,)
+    precision: Array  #: (N,) or (M,), positive
+    linear: Array
     held: int = 0  #: how many could not take the variance they were to have
 
     def misfit(self, mean: Array) -> float:
@@ -74,14 +78,7 @@ class Sites(NamedTuple):
         precision = 1.0 / np.square(root)
         return Sites(precision, precision * mean)
 
-
-class RowSites(NamedTuple):
-    """Gaussians exp(-precision z^2/2 + linear z), one per row: the likelihood of Phi x."""
-
-    precision: Array
-    linear: Array
-
-    def matched(self, omega: Array, V: Array, g: Array, curvature: Array) -> RowSites:
+    def matched(self, omega: Array, V: Array, g: Array, curvature: Array) -> Sites:
         """The sites with which z ~ N(omega, V) gets the mean and variance that the channel gives.
 
         A row whose channel would widen z, such as an outlier far from all others under heavy tails,
@@ -95,7 +92,7 @@ class RowSites(NamedTuple):
             FAINTEST / V,
             1.0 / (QUIETEST * V),
         )
-        return RowSites(precision, np.where(sound, g + precision * (omega + V * g), self.linear))
+        return Sites(precision, np.where(sound, g + precision * (omega + V * g), self.linear))
 
 
 class Answer(NamedTuple):
@@ -231,7 +228,7 @@ def match_in_common(belief: Posterior, field: Tilt, sites: Sites) -> tuple[Momen
     return moments, Sites(precision, (A + precision) * moments.mean - field.B)
 
 
-def mismatch(now: Sites | RowSites, wanted: Sites | RowSites, field: Tilt) -> float:
+def mismatch(now: Sites, wanted: Sites, field: Tilt) -> float:
     """How far the Gaussians under a field are from those with other sites, in their deviations."""
     var, other = 1.0 / (field.A + now.precision), 1.0 / (field.A + wanted.precision)
     off = var * (now.linear + field.B) - other * (wanted.linear + field.B)
@@ -322,3 +319,21 @@ def covariance_times(sites: Sites, joint: Joint | None, x: Array) -> Array:
     """The covariance of the coefficients times x, (N,), in the terms of `moments_of`."""
     alone = x / sites.precision
     return alone if joint is None else alone - (joint.root @ x) @ joint.root
+
+
+def pulls(
+    design: Design, rows: Sites, omega: Array, covariance: Callable[[Array], Array], enough: float
+) -> Array:
+    """linear - precision z of each row at the mean z that all of them give, (M,), to `enough`.
+
+    By conjugate gradients on products with the covariance of the coefficients; `omega` are the
+    means of rows . x without any of them.
+    """
+    root, shape = np.sqrt(rows.precision), (len(omega), len(omega))
+
+    def spread(u: Array) -> Array:
+        return u + root * design.times(covariance(design.transposed_times(root * u)))
+
+    off = rows.linear / root - root * omega
+    operator = LinearOperator(shape, spread, dtype=np.float64)
+    return np.asarray(root * cg(operator, off, rtol=enough, maxiter=GUESSES)[0])

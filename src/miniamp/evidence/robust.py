@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property, partial
 from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, cg
 
 from miniamp.absorb import Step
 from miniamp.arrays import Array
@@ -20,7 +18,6 @@ from miniamp.evidence.linear import (
     NO_TILT,
     QUIETEST,
     TINY,
-    RowSites,
     Sites,
     covariance_times,
     known,
@@ -29,6 +26,7 @@ from miniamp.evidence.linear import (
     match_in_common,
     mismatch,
     moments_of,
+    pulls,
     sites_of,
 )
 from miniamp.evidence.row_scores import Scored, scores_of
@@ -54,9 +52,6 @@ ENOUGH = 1e-4
 #: log loss .251 on correlated rows as with 1e-3, which takes an iteration more per batch. They
 #: start from means that are solved up to this part; most later batches then take one iteration.
 ROWS_ENOUGH = 1e-2
-#: Sites that come from another round of EM have to come so much closer. Else they lag behind the
-#: prior's width, which then swings: .021, .011, .020, .011 where .014 is right.
-CLOSER = 0.1
 #: Coefficients get a scale each when one step that way makes the belief so much wider: some of them
 #: then stand for each other, which an average over all does not see.
 WIDER = 2.0
@@ -69,7 +64,7 @@ class RobustState(NamedTuple):
     """What goes from iteration to iteration."""
 
     sites: Sites  #: of the prior and the tilt
-    rows: RowSites  #: of the channel
+    rows: Sites  #: of the channel, for the next iteration
     fixed: bool  #: a Gaussian channel: its sites are exact and stay as they are
     before: float  #: the health figure of the rows under the belief before them
     common: bool  #: the sites of the coefficients change, and share their scale
@@ -80,8 +75,6 @@ class RobustState(NamedTuple):
     last: tuple[Linear, Sites] | None = None  #: rows and sites of the coefficients of the last step
     average: Sites | None = None  #: of the sites of all careful steps
     common_end: RobustStep | None = None  #: the last step in common, where one each is tried
-    onward: RowSites | None = None  #: sites of the rows after the last step
-    enough: float = ROWS_ENOUGH  #: they are solved where they are off by less
 
 
 RobustStep = Step[Tilt, Moments, RobustState]
@@ -130,7 +123,7 @@ class RobustBatch(DrawnRows[RobustState]):
 
     #: Sites of the rows under another Gaussian prior, to start from: rounds of EM take one or two
     #: iterations with them, about six without. Under other priors they spare a fifth at most.
-    _near: RowSites | None = None
+    _near: Sites | None = None
 
     @cached_property
     def _held(self) -> Design:
@@ -156,23 +149,27 @@ class RobustBatch(DrawnRows[RobustState]):
             omega, V = moments_of(belief, rows, past)
             covariance = partial(covariance_times, sites, past)
         V = np.maximum(V, TINY)
-        noise, fixed = self.channel.gaussian_noise(), True
+        noise = self.channel.gaussian_noise()
         if noise is not None:  # the same sites under any belief
             precision = 1.0 / np.maximum(noise, QUIETEST * V)
-            first = RowSites(precision, precision * self.y)
+            first = Sites(precision, precision * self.y)
         elif self._near is not None:
-            first, fixed = self._near, False
+            first = self._near
         else:
             # With that part of V which so many rows leave: each as if it were alone would be too
             # bold by far where all share a direction, such as that of a wide intercept.
-            left, fixed = min(1.0, belief.size / self.rows) * V, False
-            start = RowSites(FAINTEST / left, FAINTEST / left * omega)
+            left = min(1.0, belief.size / self.rows) * V
+            start = Sites(FAINTEST / left, FAINTEST / left * omega)
             first = start.matched(omega, left, *self.channel.output(self.y, omega, left))
-            first = self._foreseen(first, omega, left, covariance) if exact else first
+            if exact:  # means are cheap; variances, which others change less, take a factorisation
+                g = pulls(self.design, first, omega, covariance, ROWS_ENOUGH)
+                alone = (first.linear - g * (1.0 + first.precision * left)) / first.precision
+                first = first.matched(alone, left, *self.channel.output(self.y, alone, left))
         g, curvature = self.channel.output(self.y, omega, V)
         figure, unseen = health(g, curvature), blind(g, curvature, V)
+        fixed, common = noise is not None, not exact
         return before, RobustState(
-            sites, first, fixed, figure, not exact, exact=exact, past=volume, blind=unseen
+            sites, first, fixed, figure, common, exact=exact, past=volume, blind=unseen
         )
 
     def refine(self, belief: Posterior, estimate: Moments, memory: RobustState) -> RobustStep:
@@ -192,7 +189,7 @@ class RobustBatch(DrawnRows[RobustState]):
         rows, and one solution for the remembered rows where there are any.
         """
         state, solution = step.memory, _solution(step.memory)
-        precision, linear = solution.rows
+        precision, linear, _ = solution.rows
         target = linear / (root := np.sqrt(precision))
         rows = 0.5 * np.log(precision / (2.0 * np.pi))
         if not state.fixed:
@@ -214,7 +211,7 @@ class RobustBatch(DrawnRows[RobustState]):
 
     def resuming(self, step: RobustStep) -> Self:
         new = self.like(self)
-        new._near = step.memory.onward if step.memory.exact else None
+        new._near = step.memory.rows if step.memory.exact else None
         return new
 
     def conclude(self, belief: Posterior, step: RobustStep) -> Posterior:
@@ -226,25 +223,6 @@ class RobustBatch(DrawnRows[RobustState]):
 
     def cavity(self, step: RobustStep) -> tuple[Array, Array]:
         return _solution(step.memory).left_out()
-
-    def _foreseen(
-        self, rows: RowSites, omega: Array, V: Array, covariance: Callable[[Array], Array]
-    ) -> RowSites:
-        """The sites at the means that all rows together give, with V of each left by the others.
-
-        Means are cheap, by conjugate gradients on products with the covariance of the coefficients;
-        variances, which the others change less, take a factorisation.
-        """
-        (precision, linear), root, design = rows, np.sqrt(rows.precision), self.design
-        operator = LinearOperator(
-            (self.rows, self.rows),
-            lambda u: u + root * design.times(covariance(design.transposed_times(root * u))),
-            dtype=np.float64,
-        )
-        off = linear / root - root * omega
-        solved = cg(operator, off, rtol=ROWS_ENOUGH, maxiter=10)[0]  # no more for a guess
-        alone = (linear - root * solved * (1.0 + precision * V)) / precision
-        return rows.matched(alone, V, *self.channel.output(self.y, alone, V))
 
     def _linear(self, belief: Posterior, state: RobustState) -> Linear:
         """The linear step of the rows under their sites."""
@@ -264,26 +242,24 @@ class RobustBatch(DrawnRows[RobustState]):
         t, careful, ended = state.iterations, LONGEST // 2, state.iterations + 1 >= LONGEST
         seen = state._replace(iterations=t + 1, last=(linear, state.sites))
         size = (STEP if t < careful else CAREFUL_STEP) if t else 1.0
-        averaged = ended and state.average is not None
-        rows, figure, carried, residual = state.rows, state.before, np.inf, 0.0
+        figure, carried, residual = state.before, np.inf, 0.0
         if not (scaled or (state.fixed and figure < WIDER)):
             omega, V = linear.at(state.sites).left_out()
             g, curvature = self.channel.output(self.y, omega, V)
             figure = min(figure, health(g, curvature))
             carried = float(np.sum(curvature) ** 2 / np.sum(np.square(curvature)))
             if not state.fixed:
-                wanted = rows.matched(omega, V, g, curvature)
+                wanted = state.rows.matched(omega, V, g, curvature)
                 # Of many rows per feature each hardly counts, but all may be off alike: 7,500 rows
                 # of three features once ended at a third of the coefficients.
                 alike = max(1.0, self.rows / self.design.shape[1])
-                residual = alike * mismatch(rows, wanted, Tilt(1.0 / V, omega / V))
-                rows = RowSites(*Sites(*rows).towards(Sites(*wanted), size)[:2])
-                closer = self._near is not None and t == 0
-                enough = min(CLOSER * residual, ROWS_ENOUGH) if closer else state.enough
-                seen = seen._replace(onward=rows, enough=enough)
+                residual = alike * mismatch(state.rows, wanted, Tilt(1.0 / V, omega / V))
+                seen = seen._replace(rows=state.rows.towards(wanted, size))
         if state.exact:
-            if residual >= seen.enough and not ended:  # no coefficient is looked at meanwhile
-                seen = seen._replace(rows=rows)
+            # Sites of another round of EM move twice at least. Else they lag behind the prior's
+            # width, which then swings: .021, .011, .020, .011 where .014 is right.
+            near = t > 0 or self._near is None
+            if not (ended or (near and residual < ROWS_ENOUGH)):  # coefficients are not asked for
                 return Step(NO_TILT, estimate, seen, residual, figure, solver="robust")
             new, sites = Moments(now.mean, now.var), state.sites
         else:
@@ -294,7 +270,9 @@ class RobustBatch(DrawnRows[RobustState]):
         resolved = np.mean(new.var) < self.channel.resolution * np.mean(np.square(new.mean))
         solved = bool(resolved) or residual < (ROWS_ENOUGH if state.exact else ENOUGH)
         # An average changes by so much less when one more joins it.
-        change = relative_change(new, estimate) / (LONGEST - careful if averaged else 1)
+        change = relative_change(new, estimate) / (
+            LONGEST - careful if ended and state.average else 1
+        )
         reason = f"{sites.held} undecided coefficients held" if sites.held else ""
         step = Step(now.field, new, seen, change, figure, solver="robust", reason=reason)
         step = step._replace(solved=solved, ended=ended and not solved, carried_by=carried)
@@ -314,7 +292,7 @@ class RobustBatch(DrawnRows[RobustState]):
             # An undecided coefficient answers its field by more than it was given: A var > 1. Two
             # that stand for each other would swing, so its step is shorter by that gain.
             sites = state.sites.towards(sites, size / np.maximum(1.0, now.field.A * new.var))
-        step = _accepted(belief, step._replace(memory=seen._replace(sites=sites, rows=rows)))
+        step = _accepted(belief, step._replace(memory=seen._replace(sites=sites)))
         if t >= careful or _growth(belief, new) < RISEN:
             return step
         # It has run away, as some sparse rows do at the usual step: from the start, with care.

@@ -17,7 +17,7 @@ from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.softmax import Softmax
 from miniamp.designs import Design, as_design
 from miniamp.evidence.information import FEW, InformationPosterior, inverted
-from miniamp.evidence.linear import ROUNDING, TINY, RowSites, Sites
+from miniamp.evidence.linear import ROUNDING, TINY, Sites
 from miniamp.posterior import Moments, Posterior, Prior
 from miniamp.tilt import JointSolution, Tilt, cholesky, log_det, solved
 
@@ -46,9 +46,9 @@ class RowScores:
         """The covariance of the scores under sites of these precisions, (M,)."""
         raise NotImplementedError
 
-    def absorbed(self, sites: RowSites, tied: TiedScores) -> InformationPosterior:
+    def absorbed(self, sites: Sites, tied: TiedScores) -> InformationPosterior:
         """The belief with the sites of all rows, (M,) each, under which these are tied."""
-        return self.belief.with_sites(self.rows, *sites)
+        return self.belief.with_sites(self.rows, sites.precision, sites.linear)
 
 
 def scores_of(belief: Posterior, design: Design) -> RowScores:
@@ -78,7 +78,7 @@ class _ByRows(RowScores):
     def under(self, precision: Array) -> TiedRows:
         return TiedRows(self.covariance, precision)
 
-    def absorbed(self, sites: RowSites, tied: TiedScores) -> InformationPosterior:
+    def absorbed(self, sites: Sites, tied: TiedScores) -> InformationPosterior:
         new = super().absorbed(sites, tied)
         if new.size > FEW and isinstance(tied, TiedRows):
             # The factors at hand spare one of the new belief.
@@ -144,7 +144,7 @@ class _TiedColumns:
 class OnRows:
     """What rows and their sites make of scores: a `robust.Solution` without the marginals."""
 
-    def __init__(self, tied: TiedScores, omega: Array, rows: RowSites, sites: Sites) -> None:
+    def __init__(self, tied: TiedScores, omega: Array, rows: Sites, sites: Sites) -> None:
         self.tied, self.rows, self.sites = tied, rows, sites
         self.log_det = tied.log_det
         shift, self.pull = tied.moved(rows.linear - rows.precision * omega)
@@ -152,7 +152,7 @@ class OnRows:
 
     def left_out(self) -> tuple[Array, Array]:
         """Mean and variance of each row . x without the row itself, (M,) each."""
-        (precision, linear), rest = self.rows, self.tied.rest
+        (precision, linear, _), rest = self.rows, self.tied.rest
         V = np.maximum(self.tied.var / rest, ROUNDING / precision)
         return (linear - self.pull / rest) / precision, np.maximum(V, TINY)
 
@@ -163,11 +163,11 @@ class Scored(OnRows):
     The Gaussians of the coefficients are the belief itself, and stay.
     """
 
-    def __init__(self, space: RowScores, rows: RowSites, sites: Sites) -> None:
+    def __init__(self, space: RowScores, rows: Sites, sites: Sites) -> None:
         super().__init__(space.under(rows.precision), space.omega, rows, sites)
         self.space = space
 
-    def with_rows(self, rows: RowSites) -> Scored:
+    def with_rows(self, rows: Sites) -> Scored:
         return self if rows is self.rows else Scored(self.space, rows, self.sites)
 
     def in_common(self, sites: Sites) -> Scored:

@@ -16,7 +16,7 @@ from miniamp.absorb import Step
 from miniamp.arrays import Array, Given
 from miniamp.channels.softmax import Softmax
 from miniamp.designs import as_design
-from miniamp.evidence.linear import TINY, RowSites
+from miniamp.evidence.linear import TINY, Sites
 from miniamp.evidence.outlying import BEYOND, FEW_OUTLIERS, student_weights
 from miniamp.evidence.row_scores import RowScores, SoftmaxPosterior, TiedScores
 from miniamp.info import Adaptation, Outlier, PlainEvidence
@@ -50,7 +50,7 @@ class SoftmaxState(NamedTuple):
 
     spaces: tuple[RowScores, ...]
     pull: Array  #: (M, K) of the rows on their scores: weight times label less probability
-    sites: RowSites
+    sites: Sites
     left_out: Moments  #: the scores of each row without itself, (M, K) each
     right: Array  #: (M,) probability that a label is not wrong
     channel: Softmax  #: what is known of wrong labels with these rows
@@ -59,7 +59,7 @@ class SoftmaxState(NamedTuple):
     move: Array = np.zeros(0)  #: of the logarithm of the precisions, (M, K)
 
 
-SoftmaxStep = Step[RowSites, Moments, SoftmaxState]
+SoftmaxStep = Step[Sites, Moments, SoftmaxState]
 
 
 class SoftmaxBatch(PlainEvidence):
@@ -129,7 +129,7 @@ class SoftmaxBatch(PlainEvidence):
         scores = belief.scores(self.design)
         spaces, nothing = belief.spaces(self.design), np.zeros_like(scores.mean)
         known = np.ones(self.rows), belief.channel
-        state = SoftmaxState(spaces, nothing, RowSites(nothing, nothing), scores, *known)
+        state = SoftmaxState(spaces, nothing, Sites(nothing, nothing), scores, *known)
         # When so many rows have been seen, this part is left of what was not known of them.
         left = min(1.0, belief.size / self.rows)
         return Moments(scores.mean, left * scores.var), state
@@ -168,7 +168,7 @@ class SoftmaxBatch(PlainEvidence):
         error, expected = weights * np.square(truth - chances), weights * chances * (1.0 - chances)
         change = _deviation(omega - estimate.mean, V)
         wider = float(np.mean(np.abs(V / estimate.var - 1.0) / share))
-        count, sites = state.iterations + 1, RowSites(precision, pull + precision * omega)
+        count, sites = state.iterations + 1, Sites(precision, pull + precision * omega)
         return Step(
             tilt=sites,
             estimate=Moments(omega, V),
@@ -248,7 +248,7 @@ class SoftmaxBatch(PlainEvidence):
     def conclude(self, belief: SoftmaxPosterior, step: SoftmaxStep) -> SoftmaxPosterior:
         sites, state = step.tilt, step.memory
         each = zip(state.spaces, state.tied, sites.precision.T, sites.linear.T, strict=True)
-        own = tuple(space.absorbed(RowSites(t, b), tied) for space, tied, t, b in each)
+        own = tuple(space.absorbed(Sites(t, b), tied) for space, tied, t, b in each)
         new = replace(belief, posteriors=own, batches=belief.batches + 1, channel=state.channel)
         if not self.learn_scale or belief.batches == 0:
             return new
