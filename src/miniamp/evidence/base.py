@@ -56,14 +56,14 @@ class DrawnRows(Generic[MemoryT]):
 
     #: What `adapted` has done so far: weights of outliers, and a factor of the noise of all rows.
     row_weights: Mapping[Outlier, float] = MappingProxyType({})
-    noisier: float = 1.0
+    noise_factor: float = 1.0
     #: Whether rows far off belong to heavy tails; None before `adapted` has judged their weights.
-    heavy: bool | None = None
+    heavy_tailed: bool | None = None
     #: Whether rows that contradict the past count in full, whatever noise they show, where it is
     #: learned. One batch alone is absorbed with that noise: one of 500 times that of others spoiled
     #: a model for 1,200 rows. The next one shows that the stream is different, or a first one of
     #: twice as many rows as all before.
-    outvotes = False
+    keeps_weight = False
     leaves_out = True  #: whether `cavity` knows each row without itself
     weights: Array | None = None  #: how often each row counts, (M,); None is once
 
@@ -130,10 +130,12 @@ class DrawnRows(Generic[MemoryT]):
         """The same rows, to be solved from where `step` has ended, where that is a better start."""
         return self
 
-    def outvoting(self) -> Self:
+    def keeping_weight(self) -> Self:
         """The same rows, counted in full where `adapted` has given all of them more noise."""
-        new = self.weighted(self.noisier * (np.ones(1) if self.weights is None else self.weights))
-        new.outvotes = True
+        new = self.weighted(
+            self.noise_factor * (np.ones(1) if self.weights is None else self.weights)
+        )
+        new.keeps_weight = True
         return new
 
     def with_design(self, design: Design) -> Self:
@@ -198,27 +200,27 @@ class DrawnRows(Generic[MemoryT]):
             return None
         # A label of weight 10 is there ten times, and no more surprising than once.
         plain = self.plain if self.plain.shift_invariant else self.plain.unweighted()
-        if self.noisier > 1.0:  # labels of any weight but 1 have no closed form
-            plain = plain.weighted(np.full(self.rows, 1.0 / self.noisier))
+        if self.noise_factor > 1.0:  # labels of any weight but 1 have no closed form
+            plain = plain.weighted(np.full(self.rows, 1.0 / self.noise_factor))
         fitted, none, noise = self._fitted(step), np.zeros(self.rows), plain.gaussian_noise()
-        alike = sound and self.weights is None and self.heavy is None
+        alike = sound and self.weights is None and self.heavy_tailed is None
         if alike and noise is not None and plausible(np.abs(self.y - fitted) / np.sqrt(noise)):
             return None
         # A row alone may show that a sparse coefficient is not zero. It is then off by much without
         # itself, and explained with it.
-        heavy = bool(self.heavy)
+        heavy = bool(self.heavy_tailed)
         unexplained = {row.row for row in outlying(plain, self.y, fitted, none, heavy)[0]}
         away, apart = list[Outlier](), True
         if unexplained:
             away, apart = outlying(plain, self.y, *self.cavity(step), heavy)
-        if not apart and self.row_weights and self.heavy is None:
+        if not apart and self.row_weights and self.heavy_tailed is None:
             new = self.like(self)
-            new.weights, new.row_weights, new.heavy, new.noisier = None, {}, True, 1.0
+            new.weights, new.row_weights, new.heavy_tailed, new.noise_factor = None, {}, True, 1.0
             return new.with_channel(self.plain), ()
         few = max(1, int(FEW_OUTLIERS * self.rows))
         found = [row for row in away if row.row in unexplained and (apart or not heavy)]
         found = found if sound else carriers(found, few)
-        weights, noisier = self.row_weights, self.noisier
+        weights, noisier = self.row_weights, self.noise_factor
         growing = noisier > 1.0 and ENOUGH_NOISE < step.health < np.inf
         if 0 < len(found) <= few and not growing:
             lighter = student_weights(found, self.row_weights)
@@ -233,9 +235,9 @@ class DrawnRows(Generic[MemoryT]):
         for row, weight in weights.items():
             each[row.row] *= weight
         new = self.weighted(each)
-        new.row_weights, new.noisier = weights, noisier
-        if self.row_weights and self.heavy is None:
-            new.heavy = False  # later rounds, where little noise is left, do not judge again
+        new.row_weights, new.noise_factor = weights, noisier
+        if self.row_weights and self.heavy_tailed is None:
+            new.heavy_tailed = False  # later rounds, where little noise is left, do not judge again
         done = [Adaptation("noise", noisier)] if noisier > 1.0 else []
         return new, (*done, *(Adaptation("row", weight, row) for row, weight in weights.items()))
 
