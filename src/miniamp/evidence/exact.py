@@ -316,7 +316,7 @@ class ExactBatch(DrawnRows[Round]):
         residuals = self.y - self.design.times(mean)
         rows = float((memory.weights * residuals) @ residuals)
         misfit = (rows + float(away @ past.S @ away)) / seen.noise + float(width @ (away * away))
-        given, left = self.repeats()
+        given, left = self.weight_factors()
         noise = float(given @ np.log(2.0 * np.pi * seen.noise / left))
         value = -0.5 * (noise + seen.solution.log_det - volume + misfit)
         health = misfit / float(given.sum())

@@ -199,7 +199,7 @@ class RobustBatch(DrawnRows[RobustState]):
             rows = rows + 0.5 * (np.log(spread) + off / spread)
         off = target - root * solution.scores
         volume = solution.log_det + float(np.sum(np.square(off))) + solution.misfit
-        mass = float(np.sum(rows)) + self._repeated() - 0.5 * volume
+        mass = float(np.sum(rows)) + self._repetition_term() - 0.5 * volume
         if state.exact:
             return mass + 0.5 * state.past
         base = belief.remembering(None)
