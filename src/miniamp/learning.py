@@ -214,7 +214,7 @@ class Learn(PlainEvidence):
             memory=done,
             change=change,
             health=1.0 if done.rows.keeps_weight else done.health,
-            carried_by=min(step.carried_by, degrees),
+            effective_rows=min(step.effective_rows, degrees),
             bounded=done.rows.channel.predicts_probabilities,
             solved=solved,
             ended=last or step.ended,

@@ -44,7 +44,7 @@ LEVERAGE_ONE = 1e4
 #: Fisher information on the logarithm of the noise before any batch: that of one row predicted
 #: without error. Rows that are hardly predicted carry next to none, and would move the noise by any
 #: factor: 20 sparse rows once took it to a tenth in one round.
-ONE_ROW = 0.5
+INITIAL_INFORMATION = 0.5
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ def noise_step(
         ratio = _noise_ratio(at_start, at_start.fitted(*data[:3]))
     earlier = model.noise_known * data.remaining(share_at_start, ratio)
     information, half = data.information(share), 0.5 * float(np.sum(weights))
-    known = earlier + ONE_ROW
+    known = earlier + INITIAL_INFORMATION
     total = known + information
     learned = _moved(model, rows, last, (half / total, fitted), (known / total, start))
     # Information of earlier rows at the present noise: a lower noise leaves the less of it, the

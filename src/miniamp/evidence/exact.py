@@ -228,7 +228,7 @@ class ExactBatch(DrawnRows[Round]):
         estimate = Moments(mean, estimate.var)  # no step needs variances
         carried = 2.0 * self.known if self.learns_noise and self.known else np.inf
         step = Step(NO_TILT, estimate, kept if solved else following, change, figure, solved=solved)
-        return step._replace(solver="exact", reason=self.reason, carried_by=carried)
+        return step._replace(solver="exact", reason=self.reason, effective_rows=carried)
 
     def log_evidence(self, belief: Posterior, step: ExactStep) -> float:
         return step.memory.log_evidence

@@ -275,7 +275,7 @@ class RobustBatch(DrawnRows[RobustState]):
         )
         reason = f"{sites.held} undecided coefficients held" if sites.held else ""
         step = Step(now.field, new, seen, change, figure, solver="robust", reason=reason)
-        step = step._replace(solved=solved, ended=ended and not solved, carried_by=carried)
+        step = step._replace(solved=solved, ended=ended and not solved, effective_rows=carried)
         if solved or ended:
             before = state.common_end
             if not solved and before is not None and before.health < np.inf:
