@@ -11,7 +11,7 @@ miniamp runs with one setting for all streams: four models side by side
 (`model_average.ModelAverage`), with a
 Gaussian or a Laplace prior, with or without a memory of min(N, 100) rows, weighted by how well each
 has forecast so far; width, noise and scale learned, an intercept, units that follow the rows
-(`evidence.Frame`). Where the scale of labels begins (`learning.LABELLED`) was chosen with the
+(`evidence.Frame`). Where the scale of labels begins (`model.LABEL_POWER`) was chosen with the
 newsgroups and MNIST streams in sight, before it was learned. It forecasts a batch before learning
 it, as SGD does; river and Vowpal Wabbit go row by row. River and SGD have running standardisation,
 and the best of five rates chosen in hindsight for each figure separately; Vowpal Wabbit the best of

@@ -20,7 +20,7 @@ from miniamp.datasets import ensembles, glm_stream
 from miniamp.errors import InvalidInputError
 from miniamp.estimators.scoring import RowPrediction
 from miniamp.evidence import robust
-from miniamp.model import LEAST_NOISE, guessed
+from miniamp.model import LEAST_NOISE, initial_from_evidence
 
 GUESS = priors.GaussBernoulli(0.1)
 
@@ -504,7 +504,7 @@ def test_a_collinear_signal_is_learned_from_batches_below_the_number_of_features
 
 
 @pytest.mark.parametrize("intercept", [False, True])
-def test_guessed_variances_have_the_largest_evidence_of_the_rows(intercept):
+def test_initial_variances_have_the_largest_evidence_of_the_rows(intercept):
     """Dense rows, half as many as coefficients: all of them are used, and y is not changed."""
     rng = np.random.default_rng(3)
     Phi = rng.normal(size=(40, 81)) @ np.diag(np.linspace(2.0, 0.1, 81))
@@ -516,7 +516,7 @@ def test_guessed_variances_have_the_largest_evidence_of_the_rows(intercept):
     whole = priors.WithIntercept(prior, 1e6) if intercept else prior
     given = y.copy()
     rows = evidence.RobustBatch(Phi, y, channels.Gaussian(1.0))
-    found, channel = guessed(whole, rows.channel, rows)
+    found, channel = initial_from_evidence(whole, rows.channel, rows)
     assert (rows.y == given).all()
     width = np.ones(N)
     width[N - intercept :] = 0.0

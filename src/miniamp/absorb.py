@@ -43,9 +43,9 @@ __all__ = [
     "stream",
 ]
 
-#: A batch is in conflict from this health figure on (mean g^2 / mean(-dg)). Healthy batches lie
-#: between .75 and 1.25 and the failures seen at 17 and beyond; ten leaves room for a noise level
-#: that is wrong by an order of magnitude, which is inaccurate but does not spoil the stream.
+#: A batch is in conflict from this health figure (mean g^2 / mean(-dg)) on. That of sound batches
+#: was between .75 and 1.25, that of failures 17 and more; ten leaves room for a noise level that is
+#: wrong by an order of magnitude, which is inaccurate but does not spoil the stream.
 CONFLICT = 10.0
 
 #: The same for a batch that has not converged: its last iterate is one of many, and a perceptron
@@ -53,21 +53,22 @@ CONFLICT = 10.0
 #: recovered; with this limit none). Batches that fluctuate near a threshold stay below 1.3.
 UNCONVERGED = 3.0
 
-#: What one row may add by chance alone: where coefficients are sparse, a row that meets one of them
-#: has a residual far outside its error bars (seen: 64 for a sparse row under a Laplace prior).
+#: Squared residual over its expectation that a single row may have by chance: with sparse
+#: coefficients, that of a first row that uses one of them is large (64 under a Laplace prior).
 ONE_ROW = 30.0
 
 #: Attempts at a batch in conflict: weights of a Student t settle in two or three.
 ADAPTATIONS = 5
 
-#: From this health figure on (labels: 1) a batch of a stream that forgets may come after a change:
-#: the share of the past with which its rows predict each other so many nats (150 to 1) better.
-SUSPICIOUS, KEPT, CHANGED = 2.0, (0.1, 0.01, 0.001), 5.0
+#: In a stream that forgets, a batch of at least this health figure (labels: 1) may come after a
+#: change. It is also tried with these shares of the past. A share is kept if the rows then predict
+#: each other better by so many nats (150 to 1).
+SUSPICIOUS, SHARES_OF_PAST, EVIDENCE_OF_CHANGE = 2.0, (0.1, 0.01, 0.001), 5.0
 
-#: Changes that shrink by less than this from iteration to iteration may be those of a plateau: near
-#: a threshold they shrink ever more slowly before they grow again.
+#: Changes that shrink by less than this factor per iteration may be those of a plateau: near a
+#: threshold they shrink ever more slowly before they grow again.
 STEADY = 0.9
-#: So many ratios in a row must be steady.
+#: Number of successive ratios that must be below STEADY.
 WATCHED = 3
 
 #: What `absorb` does with a batch that contradicts the model or the past.
@@ -75,16 +76,16 @@ POLICIES = ("raise", "skip", "adapt")
 
 
 class Attempt(NamedTuple, Generic[BeliefT, TiltT, EstimateT, MemoryT]):
-    """One run of a piece of evidence to its end."""
+    """The iterations of one solver on a piece of evidence."""
 
-    belief: BeliefT  #: the belief after it; as it was where the run did not stay finite
+    belief: BeliefT  #: after the last iteration; the old one where that is not finite
     info: Info
     step: Step[TiltT, EstimateT, MemoryT]  #: the last one
-    sound: bool  #: whether the residuals agree with their error bars
-    evidence: Evidence[BeliefT, TiltT, EstimateT, MemoryT]  #: what was run
+    sound: bool  #: whether the residuals are as large as expected
+    evidence: Evidence[BeliefT, TiltT, EstimateT, MemoryT]
 
     def report(self, past: BeliefT, adapted: tuple[Adaptation, ...] = ()) -> Info:
-        """The `Info` with the log-evidence, which is computed for the final attempt only."""
+        """`Info` with the log-evidence given `past`, computed for the final attempt only."""
         value = np.nan
         if math.isfinite(self.step.change):
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -103,29 +104,28 @@ def absorb(
 ) -> tuple[BeliefT, Info]:
     """Update a belief by a piece of evidence; returns the new belief and an `Info`.
 
-    The given belief stays as it is. Bayes' rule on a stream (`eq:bayes_rule`) for factorised
-    beliefs: Algorithm 1 for a batch, Algorithm 2 for one row, Theorem 1 for a typical batch.
+    Bayes' rule on a stream (`eq:bayes_rule`) for factorised beliefs: Algorithm 1 for a batch,
+    Algorithm 2 for one row, Theorem 1 for a typical batch. The given belief is not changed.
 
     Parameters
     ----------
     belief : Posterior, learning.Model or theory.Law
-        What is known so far.
+        Belief before the evidence.
     evidence : Evidence
-        What is new; see `miniamp.evidence`.
+        New data; see `miniamp.evidence`.
     stop : Stop, optional
-        When to stop iterating.
+        Criteria that end the iteration.
     forget : float, optional
-        Forgetting factor for drifting streams, 0 < forget <= 1: weight of all that was learned.
+        Forgetting factor for drifting streams, 0 < forget <= 1: weight of all earlier data.
     half_life : float, optional
-        The same as a number of rows, after which an observation counts half.
+        The same as a number of rows, after which the weight of an observation is one half.
     on_conflict : {"raise", "skip", "adapt"}
-        What to do with a batch that contradicts the model. "raise", the default here, is for
-        experiments: a contradiction means that prior, channel or solver are wrong, and should be
-        seen. "skip" returns the belief as it was. "adapt", the default of the estimators, absorbs
-        what it can: outliers are down-weighted as by a Student t noise; a batch that
-        contradicts the past is absorbed with the noise that it shows, or, where the stream forgets
-        (`forget` < 1) and the batch is better explained so, with less of the past. `Info.adapted`
-        lists what was done.
+        Treatment of a batch that contradicts the model. "raise", the default here, is for
+        experiments, where a contradiction means that prior, channel or solver are wrong. "skip"
+        returns the old belief. "adapt", the default of the estimators, absorbs as much as possible:
+        outliers get the weights of a Student t noise; a batch that contradicts the past is absorbed
+        with as much noise as its residuals show, or, if the stream forgets (`forget` < 1) and this
+        explains the batch better, with less weight of the past. `Info.adapted` lists the changes.
 
     Raises
     ------
@@ -168,9 +168,8 @@ def absorb(
         return belief, attempt.report(past, done)
     with np.errstate(over="ignore", invalid="ignore"):  # what has diverged names no row
         outliers = [a.outlier for a in _adapted(past, evidence, stop, drifts=False)[1].adapted]
-    raise conflict(
-        attempt.info, evidence.diagnosis(), [o for o in outliers if isinstance(o, Outlier)]
-    )
+    found = [one for one in outliers if isinstance(one, Outlier)]
+    raise conflict(attempt.info, evidence.diagnosis(), found)
 
 
 def stream(
@@ -219,7 +218,7 @@ def stream(
 def attempted(
     belief: BeliefT, evidence: Evidence[BeliefT, TiltT, EstimateT, MemoryT], stop: Stop
 ) -> Attempt[BeliefT, TiltT, EstimateT, MemoryT]:
-    """The first sound attempt, of the evidence as given, then with its remedies; else the last."""
+    """The first sound attempt, with the given solver and then its remedies; else the last one."""
     attempt = iterated(belief, evidence, stop)
     if attempt.sound:
         return attempt
@@ -243,9 +242,9 @@ def iterated(
     remedy: str = "",
     conclude: bool = True,
 ) -> Attempt[BeliefT, TiltT, EstimateT, MemoryT]:
-    """Iterate `evidence.refine` until `stop` is met, the rows are solved, or the evidence ends.
+    """Iterate `evidence.refine` until `stop` is met, or the evidence reports its last step.
 
-    Without `conclude` the attempt has the old belief: a caller that tries again needs no new one.
+    Without `conclude` the attempt has the old belief, for a caller that needs no new one.
     """
     estimate, memory = evidence.start(belief)
     trace, step = evidence.refine_all(belief, estimate, memory, stop)
@@ -261,7 +260,7 @@ def iterated(
     )
     finite = math.isfinite(step.change)
     new = evidence.conclude(belief, step) if finite and conclude else belief
-    rows = min(evidence.rows, step.carried_by)
+    rows = min(evidence.rows, step.effective_rows)
     return Attempt(new, info, step, finite and _sound(info, rows), evidence)
 
 
@@ -272,10 +271,11 @@ def _over(step: Step[TiltT, EstimateT, MemoryT], trace: list[float], stop: Stop)
 
 
 def met(stop: Stop, trace: Sequence[float], uncertainty: float) -> bool:
-    """Whether these changes, the last one latest, are small enough to stop.
+    """Whether the changes of all iterations so far allow to stop.
 
-    Changes that shrink by a factor r leave r/(1 - r) times the last one to go. `uncertainty` is
-    the posterior standard deviation on the scale of the changes; 0 where it is not known.
+    Changes that shrink by a factor r add up to r/(1 - r) times the last one in all further
+    iterations. `uncertainty` is the posterior standard deviation on the scale of the changes, 0
+    where it is not known.
     """
     if trace[-1] < stop.tol:
         return True
@@ -287,14 +287,14 @@ def met(stop: Stop, trace: Sequence[float], uncertainty: float) -> bool:
 
 
 def conflict(info: Info, found: str, outliers: Sequence[Outlier] = ()) -> ConflictError:
-    """The error for a batch that no attempt could absorb: the one place that describes it.
+    """The error for a batch that no attempt could absorb.
 
-    `found` is what the rows themselves show, in words; `outliers` are rows at fault.
+    `found` describes what is odd about the rows; the worst of `outliers`, if any, takes its place.
     """
     worst = max(outliers, key=lambda row: row.deviations, default=None)
     found = found if worst is None else worst.worded(PLAIN)
     solved = bool(np.isfinite(info.trace[-1]) and np.isfinite(info.health))
-    figure = f"squared residuals {info.health:.3g} times as large as their error bars"
+    figure = f"squared residuals {info.health:.3g} times as large as expected"
     received = figure if solved else "rows that no coefficients explain at this noise"
     return ConflictError(
         "evidence",
@@ -316,14 +316,14 @@ def _adapted(
     *,
     drifts: bool,
 ) -> tuple[BeliefT, Info]:
-    """The belief after the evidence, with rows down-weighted or noise added where they conflict."""
-    past, kept, done = belief, tuple[Adaptation, ...](), tuple[Adaptation, ...]()
+    """The belief after the evidence, adapted where it contradicts the belief; see `absorb`."""
+    past, forgotten, done = belief, tuple[Adaptation, ...](), tuple[Adaptation, ...]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConflictWarning)  # `Info` reports remedies
         attempt = attempted(past, evidence, stop)
         limit = 1.0 if attempt.step.bounded else SUSPICIOUS
         if drifts and not (attempt.sound and attempt.info.health < limit):
-            past, kept, attempt = _changed(belief, evidence, stop, attempt)
+            past, forgotten, attempt = _after_change(belief, evidence, stop, attempt)
         for _ in range(ADAPTATIONS):
             better = evidence.adapted(past, attempt.step, sound=attempt.sound)
             if better is None:
@@ -333,51 +333,51 @@ def _adapted(
     if not attempt.sound:
         done = (Adaptation("skipped", attempt.info.health),)
         return belief, attempt.report(past, done)
-    return attempt.belief, attempt.report(past, (*kept, *done))
+    return attempt.belief, attempt.report(past, (*forgotten, *done))
 
 
-def _changed(
+def _after_change(
     belief: BeliefT,
     evidence: Evidence[BeliefT, TiltT, EstimateT, MemoryT],
     stop: Stop,
     attempt: Attempt[BeliefT, TiltT, EstimateT, MemoryT],
 ) -> tuple[BeliefT, tuple[Adaptation, ...], Attempt[BeliefT, TiltT, EstimateT, MemoryT]]:
-    """As much of the past as explains the batch, where the stream may have changed.
+    """The share of the past with which the batch is explained best, if the stream has changed.
 
-    A change moves all rows, an outlier one: with a cap on what each row may say, and without the
-    one that gains most below SUSPICIOUS, rows predict each other better with less of the past. Of
-    labels, where most rows gain, so does the evidence without the row predicted worst: rows of one
-    batch outvote a past that they contradict. Of numbers it overstates a change (dropped.md).
+    A change concerns all rows, an outlier only one. So the gain of a smaller share is the sum of
+    the rows' leave-one-out scores, each bounded; below SUSPICIOUS without the row that gains most.
+    Of labels, if most rows gain, the gain of the evidence counts too, without the row predicted
+    worst. Of numbers the evidence overstates a change (dropped.md).
     """
 
     def scores(trial: Attempt[BeliefT, TiltT, EstimateT, MemoryT]) -> Array:
         finite = np.isfinite(trial.step.change)
         return evidence.left_out_scores(trial.step) if finite else np.full(1, -np.inf)
 
-    def whole(trial: Attempt[BeliefT, TiltT, EstimateT, MemoryT], past: BeliefT) -> float:
+    def label_evidence(trial: Attempt[BeliefT, TiltT, EstimateT, MemoryT], past: BeliefT) -> float:
         return trial.report(past).log_evidence if trial.step.bounded else np.nan
 
-    mild = attempt.sound and attempt.info.health < SUSPICIOUS
-    before, best, kept, past = scores(attempt), CHANGED, 1.0, belief
-    entire = whole(attempt, belief) - float(np.min(before))
-    if not np.isfinite(before[0]):  # any that can be computed is better
-        before, best = np.zeros(1), -np.inf
+    health, best, kept, past = attempt.info.health, EVIDENCE_OF_CHANGE, 1.0, belief
+    mild, base_scores = attempt.sound and health < SUSPICIOUS, scores(attempt)
+    base_evidence = label_evidence(attempt, belief) - float(np.min(base_scores))
+    if not np.isfinite(base_scores[0]):  # any that can be computed is better
+        base_scores, best = np.zeros(1), -np.inf
     # Of a past without noise a thousandth is as certain as all of it.
-    least = (KEPT[-1] / attempt.info.health,) if CONFLICT < attempt.info.health < np.inf else ()
-    for factor in (*KEPT, *least):
-        less = belief.scaled(factor)
+    least = (SHARES_OF_PAST[-1] / health,) if CONFLICT < health < np.inf else ()
+    for share in (*SHARES_OF_PAST, *least):
+        less = belief.scaled(share)
         trial = attempted(less, evidence, stop)
-        each = scores(trial) - before
-        gain = float(np.sum(each) - mild * max(np.max(each), 0.0))
-        if np.median(each) > 0.0:
-            gain = float(np.fmax(gain, whole(trial, less) - entire))
+        gains = scores(trial) - base_scores
+        gain = float(np.sum(gains) - mild * max(np.max(gains), 0.0))
+        if np.median(gains) > 0.0:
+            gain = float(np.fmax(gain, label_evidence(trial, less) - base_evidence))
         if gain > best:
-            best, kept, past, attempt = gain, factor, less, trial
+            best, kept, past, attempt = gain, share, less, trial
     return past, (Adaptation("forgotten", kept),) if kept < 1.0 else (), attempt
 
 
 def _remaining(forget: float, half_life: float | None, rows: int) -> float:
-    """How much of what is known still counts when `rows` new observations come."""
+    """Weight of all earlier data when `rows` new observations come."""
     factor = 1.0 if forget == 1.0 else checks.number("forget", forget, above=0.0, most=1.0)
     if half_life is None:
         return factor
@@ -387,14 +387,14 @@ def _remaining(forget: float, half_life: float | None, rows: int) -> float:
 
 
 def _sound(info: Info, rows: float) -> bool:
-    """Whether the residuals of a batch agree with its error bars.
+    """Whether the squared residuals of a batch are not much larger than expected.
 
     A single iteration that has not converged starts from the belief itself and cannot have gone
-    wrong, so one strange row in a fully online stream is no reason to refuse it. With few rows the
+    wrong, so an odd row in a fully online stream is no reason to refuse it. With few rows the
     figure fluctuates like chi-squared over its degrees of freedom: three of its standard deviations
-    are allowed for, or what a single row on a sparse coefficient may bring (`ONE_ROW`).
+    are allowed, or what one row on a sparse coefficient may add (`ONE_ROW`).
     """
     limit = CONFLICT if info.converged else UNCONVERGED
     chance = max(3.0 * math.sqrt(2.0 / rows), ONE_ROW / rows)
-    first_look = info.iterations == 1 and not info.converged
-    return bool(first_look or info.health < limit * (1.0 + chance))
+    online = info.iterations == 1 and not info.converged
+    return bool(online or info.health < limit * (1.0 + chance))

@@ -1,4 +1,4 @@
-"""Interfaces of beliefs and evidence, when `absorb` stops, and what it reports."""
+"""Interfaces of beliefs and evidence, the stopping rule of `absorb`, and its report."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from miniamp.arrays import Array
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """When to stop refining a batch.
+    """Stopping rule of the iterations on a batch.
 
     Parameters
     ----------
     max_iter : int
-        At most this many iterations (t_max of Algorithm 1). Reaching it is no error: near a
-        threshold a finite problem never settles, at an error that is fine all the same.
+        Maximum number of iterations (t_max of Algorithm 1). Reaching it is no error: near a
+        threshold the iterations of a finite problem fluctuate for ever, at a small error.
     tol : float
-        Stop when the mean absolute change of the estimate, relative to the signal's scale, is
-        below.
+        Tolerance of the mean absolute change of the estimate, relative to its root mean square.
     slack : float
-        Also stop when further iterations could change the estimate by less than this many
-        posterior standard deviations: at 0.1 they would change the squared error by a
-        hundredth. The remaining change is extrapolated from how the changes shrink, and only
-        where they shrink steadily (`absorb.STEADY`), so that a plateau is not mistaken for
-        convergence. 0, the default, is the paper's rule, `tol` alone.
+        Also stop when further iterations would change the estimate by less than this many
+        posterior standard deviations: at 0.1 they would change the squared error by a hundredth.
+        Their change is extrapolated from the ratio of the latest changes, if that is steady
+        (`absorb.STEADY`), so that a plateau is not mistaken for convergence. 0, the default, is
+        the paper's rule, `tol` alone.
 
     Examples
     --------
@@ -48,14 +47,14 @@ class Stop:
 
 
 class Naming(NamedTuple):
-    """The user's names of the rows, features and classes of a batch, where they are known."""
+    """Names of rows, features and classes that messages about a batch use, where there are any."""
 
     features: Sequence[str] | None = None
     classes: Sequence[object] | None = None
     before: int | None = None  #: rows of all earlier batches
 
     def row(self, index: int) -> str:
-        """A row of the batch: by its index, or counted from 1 over all batches, as in a file."""
+        """Name of a row: its index in the batch, or its number from 1 over all batches."""
         return f"row {index if self.before is None else self.before + index + 1:,}"
 
 
@@ -68,11 +67,11 @@ class Outlier(NamedTuple):
 
     row: int  #: index within the batch, from 0
     received: float  #: its y
-    expected: float  #: the prediction without this row
-    deviations: float  #: how many standard deviations lie between the two
+    expected: float  #: the leave-one-out prediction
+    deviations: float  #: distance of the two in standard deviations
 
     def worded(self, names: Naming) -> str:
-        """What is odd about it, in the user's names."""
+        """Description of the outlier with these names."""
         y, expected = f"y={self.received:.4g}", f"{self.expected:.4g}"
         if names.classes is not None:
             labels = self.received, self.expected
@@ -82,24 +81,24 @@ class Outlier(NamedTuple):
 
 
 class OddEntry(NamedTuple):
-    """An entry of X far from all others of its feature, which its target contradicts."""
+    """An entry of X far from all others of its feature, and contradicted by the target."""
 
     row: int  #: index within the batch, from 0
     feature: int
     received: float
-    used: float  #: the mean of the feature
-    low: float  #: smallest and largest of all others
-    high: float
+    used: float  #: mean of the feature, which replaces it
+    low: float  #: smallest of all other entries
+    high: float  #: largest of them
 
     def worded(self, names: Naming) -> str:
-        """What is odd about it, in the user's names."""
+        """Description of the entry with these names."""
         name = f"x{self.feature}" if names.features is None else names.features[self.feature]
         others = f"all others are between {self.low:.4g} and {self.high:.4g}"
         return f"{names.row(self.row)}: {name}={self.received:.4g}, where {others}"
 
 
 class Adaptation(NamedTuple):
-    """How a batch in conflict was changed before it was absorbed: an entry of `Info.adapted`.
+    """Change with which a batch in conflict was absorbed: an entry of `Info.adapted`.
 
     Examples
     --------
@@ -113,13 +112,13 @@ class Adaptation(NamedTuple):
 
     kind: str  #: "row", "entry", "noise", "forgotten" or "skipped"
     factor: float  #: weight of the row, factor of the noise, share of the past that was kept
-    outlier: Outlier | OddEntry | None = None  #: which row or entry, where it is about one
+    outlier: Outlier | OddEntry | None = None  #: the row or entry of kind "row" or "entry"
 
     def __str__(self) -> str:
         return self.worded(PLAIN)
 
     def worded(self, names: Naming) -> str:
-        """What was done and why, in the user's names."""
+        """Reason for the change, and the change, with these names."""
         why = "no solution was found for these rows"
         if self.outlier is not None:
             why = self.outlier.worded(names)
@@ -137,12 +136,12 @@ class Adaptation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """How a batch was absorbed.
+    """Report on how a batch was absorbed.
 
     Attributes
     ----------
     iterations : int
-        Iterations of the attempt that was used.
+        Number of iterations.
     converged : bool
         Whether the change fell below the tolerance, or the rows were solved exactly.
     trace : array
@@ -150,19 +149,19 @@ class Info:
     health : float
         mean g^2 / mean(-dg): 1 when the residuals are as large as the belief expects.
     remedy : str
-        "" if the first attempt was used, else the more careful one that worked.
+        Name of the more careful solver that was needed; "" if none was.
     solver, reason : str
-        The solver of the attempt that was used, and why it was chosen.
+        Solver of the batch, and why it was chosen.
     adapted : tuple of Adaptation
-        What was done about a conflict, with `on_conflict="adapt"` or "skip"; () without one.
+        Changes because of a conflict, with `on_conflict="adapt"` or "skip"; () without one.
     log_evidence : float
-        Log-probability of the batch given the belief before it, under the hyper-parameters so far
-        (of the first batch, those it led to). The Bethe estimate of its solver: exact for Gaussian
-        prior and channel in the robust and the exact solver; ADF sums the log-probabilities of its
-        rows in turn, mean field and softmax give their variational lower bounds. nan where it is
-        not known: a batch that has diverged, the typical batches of the theory.
+        Log-probability of the batch given the belief before it, under the hyper-parameters before
+        it (of the first batch, those after it). It is the Bethe estimate of the solver: exact for
+        Gaussian prior and channel in the robust and the exact solver. ADF sums the
+        log-probabilities of its rows in turn, mean field and softmax give their variational lower
+        bounds. nan where it is not known: if the batch has diverged, and in the theory.
     log_evidence_sum : float
-        Its sum over the batches so far of `stream`; nan from `absorb`, which sees one batch.
+        Its sum over the batches of `stream` so far; nan from `absorb`.
     """
 
     iterations: int
@@ -178,7 +177,7 @@ class Info:
 
 
 class Belief(Protocol):
-    """Interface of beliefs, as `absorb` uses it: a posterior, a model or a law of the theory."""
+    """Interface of beliefs that `absorb` updates: a posterior, a model or a law of the theory."""
 
     def scaled(self, factor: float) -> Self:
         """The belief with all data weighted by `factor`: 0.5 forgets half of them."""
@@ -193,43 +192,45 @@ MemoryT = TypeVar("MemoryT")
 class Step(NamedTuple, Generic[TiltT, EstimateT, MemoryT]):
     """One iteration of a piece of evidence on a belief."""
 
-    tilt: TiltT  #: the evidence's own tilt so far, to be added to the belief's
-    estimate: EstimateT  #: moments of the belief so tilted
-    memory: MemoryT  #: what the evidence carries to its next iteration (the Onsager term)
+    tilt: TiltT  #: tilt of the evidence so far, to be added to that of the belief
+    estimate: EstimateT  #: moments of the belief with both
+    memory: MemoryT  #: state of the evidence for its next iteration (the Onsager term)
     change: float  #: mean absolute change of the estimate over its scale, undamped
     health: float = 1.0  #: mean g^2 / mean(-dg)
-    solved: bool = False  #: nothing is left that floating point could learn from these rows
-    ended: bool = False  #: not solved, but further iterations would not improve the estimate
-    solver: str = ""  #: which solver is at work
-    reason: str = ""  #: and why it was chosen
+    solved: bool = False  #: whether this is the solution, up to rounding or what matters
+    ended: bool = False  #: whether further iterations would not improve it, although not solved
+    solver: str = ""
+    reason: str = ""  #: why the solver was chosen
     uncertainty: float = 0.0  #: posterior standard deviation, on the scale of `change`
-    #: How many rows carry `health`, (sum of -dg)^2 / sum of dg^2: few where most labels are certain
-    carried_by: float = np.inf
-    bounded: bool = False  #: residuals of labels are: a change may hardly raise their health figure
+    #: Effective sample size of `health`, (sum of -dg)^2 / sum of dg^2: small if most labels are
+    #: certain.
+    effective_rows: float = np.inf
+    #: Whether residuals are bounded, as those of labels: a change hardly raises their `health`.
+    bounded: bool = False
 
 
 class Evidence(Protocol[BeliefT, TiltT, EstimateT, MemoryT]):
-    """Interface of evidence, as `absorb` uses it: rows, or the typical batch of the theory."""
+    """Interface of evidence that `absorb` uses: rows, or the typical batch of the theory."""
 
     @property
     def rows(self) -> int:
-        """Number of observations; it sets how far chance may move the health figure."""
+        """Number of observations, on which the standard deviation of the health figure depends."""
 
     def start(self, belief: BeliefT) -> tuple[EstimateT, MemoryT]:
-        """The first estimate and an empty memory. Called once for every batch (errata B2)."""
+        """Initial estimate and state. Called once for every batch (errata B2)."""
 
     def refine(
         self, belief: BeliefT, estimate: EstimateT, memory: MemoryT
     ) -> Step[TiltT, EstimateT, MemoryT]:
-        """One iteration; must leave its arguments as they are."""
+        """One iteration; does not change its arguments."""
 
     def refine_all(
         self, belief: BeliefT, estimate: EstimateT, memory: MemoryT, stop: Stop
     ) -> tuple[list[float], Step[TiltT, EstimateT, MemoryT] | None]:
-        """The iterations of `refine` until `stop`, in one compiled call: changes, and last step.
+        """All iterations in one compiled call: the change of each, and the last step.
 
-        For evidence whose iterations are short against the time between two calls. It may leave off
-        anywhere, also before the first one ([] and None): `absorb` continues with `refine`.
+        For evidence whose iterations are short compared with a call from Python. It may end after
+        any of them, also before the first one ([] and None): `absorb` continues with `refine`.
         """
 
     def conclude(self, belief: BeliefT, step: Step[TiltT, EstimateT, MemoryT]) -> BeliefT:
@@ -244,20 +245,17 @@ class Evidence(Protocol[BeliefT, TiltT, EstimateT, MemoryT]):
     def adapted(
         self, belief: BeliefT, step: Step[TiltT, EstimateT, MemoryT], *, sound: bool
     ) -> tuple[Self, tuple[Adaptation, ...]] | None:
-        """The same rows, down-weighted or with more noise after `step`, and what was changed.
-
-        None if nothing has to be changed, or nothing can be.
-        """
+        """The same rows with less weight or more noise, and the changes; None without any."""
 
     def left_out_scores(self, step: Step[TiltT, EstimateT, MemoryT]) -> Array:
-        """Log-probability of each row given all others; [0] where no rows were drawn."""
+        """Leave-one-out log-probability of each row, (M,); [0] for the theory."""
 
     def diagnosis(self) -> str:
-        """Likely cause of a failure in these rows, in words; called only after one."""
+        """Description of the likely cause of a failure in these rows."""
 
 
 class PlainEvidence:
-    """Base class of evidence that is refined step by step, without remedies."""
+    """Base class of evidence without compiled iterations and without remedies."""
 
     def refine_all(
         self, belief: object, estimate: object, memory: object, stop: Stop
@@ -272,7 +270,7 @@ class PlainEvidence:
 
 
 class WholeEvidence(PlainEvidence):
-    """Base class of evidence that is absorbed as a whole: its rows cannot be down-weighted."""
+    """Base class of evidence whose rows cannot be weighted one by one."""
 
     def log_evidence(self, belief: Any, step: Any) -> float:
         return np.nan

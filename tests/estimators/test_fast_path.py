@@ -14,7 +14,7 @@ from scipy.special import gammaln
 from miniamp.estimators import MiniAMPClassifier, MiniAMPRegressor, history
 from miniamp.estimators.clusterer import measurable
 from miniamp.estimators.rows import ready
-from miniamp.estimators.scoring import EXPANDED, heavier
+from miniamp.estimators.scoring import EXPANDED, student_excess
 from miniamp.evidence.frame import Ranges, sweeps_pay
 
 
@@ -97,7 +97,7 @@ def test_the_series_of_a_student_t_meets_its_gamma_functions():
     df, ratio = np.full(5, EXPANDED), np.array([0.0, 0.5, 1.0, 4.0, 30.0])
     norm = gammaln(0.5 * df + 0.5) - gammaln(0.5 * df) - 0.5 * np.log(0.5 * df)
     exact = norm - 0.5 * (df + 1.0) * np.log1p(ratio / df) + 0.5 * ratio
-    np.testing.assert_allclose(heavier(ratio, df), exact, atol=1e-12)
+    np.testing.assert_allclose(student_excess(ratio, df), exact, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -246,26 +246,26 @@ def test_wide_sparse_rows_and_the_users_array_are_left_alone():
 def test_a_feature_that_moves_has_no_suspects():
     rng = np.random.default_rng(3)
     first, later = rng.normal(size=(100, 1)), 1000.0 + rng.normal(size=(100, 1))
-    past = Tally().seeing(first)
-    assert suspects(later, past, past.seeing(later)) == []
+    past = Tally().including(first)
+    assert suspects(later, past, past.including(later)) == []
     steps = np.arange(2000.0)[:, None]  # a clock, in a small batch and a large one
-    past = Tally().seeing(steps[:40])
-    assert suspects(steps[40:], past, past.seeing(steps[40:])) == []
+    past = Tally().including(steps[:40])
+    assert suspects(steps[40:], past, past.including(steps[40:])) == []
     few = int(FEW * 100)
     for count, found in ((few, few), (few + 1, 0)):
         part = np.vstack([rng.normal(size=(100 - count, 1)), np.full((count, 1), 1000.0)])
-        past = Tally().seeing(first)
-        assert len(suspects(part, past, past.seeing(part))) == found
+        past = Tally().including(first)
+        assert len(suspects(part, past, past.including(part))) == found
 
 
 def test_first_rows_show_more_than_one_suspect():
     X = np.random.default_rng(4).normal(size=(200, 2))
     X[[5, 6, 7], 1] = 80.0, 81.0, -70.0  # which hide each other from ranges without one row
-    found = suspects(X, Tally(), Tally().seeing(X))
+    found = suspects(X, Tally(), Tally().including(X))
     assert sorted(entry.row for entry in found) == [5, 6, 7]
     constant = np.ones((200, 2))
     constant[9, 0] = 5.0  # an indicator, for all that is known
-    assert suspects(constant, Tally(), Tally().seeing(constant)) == []
+    assert suspects(constant, Tally(), Tally().including(constant)) == []
 
 
 @quiet
@@ -280,7 +280,7 @@ def test_a_model_of_more_rows_judges_without_learning_from_others_first():
             given.append(len(others))
             return state._predictor(others)
 
-        found, _ = repaired(new, state.tally, state.tally.seeing(new.X), learned)
+        found, _ = repaired(new, state.tally, state.tally.including(new.X), learned)
         assert given == [learned_from]
         assert {(150 + e.row, e.feature) for e in found.repaired} == {
             place for place in DIRT if 150 <= place[0] < stop

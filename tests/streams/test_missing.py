@@ -78,7 +78,7 @@ def test_a_rare_level_of_a_column_with_gaps_is_no_conflict():
     rows = pd.DataFrame({"x": rng.normal(size=600), "c": level})
     past = Tally()
     for batch in open_stream(rows, None, 100, missing="mean"):
-        now = past.seeing(batch.X)
+        now = past.including(batch.X)
         assert not suspects(batch.X, past, now)
         past = now
 

@@ -99,7 +99,7 @@ class _Adapter(ABC):
         names = {**self._names, **{name: len(self._names) + j for j, name in enumerate(new)}}
         Y, settings = self._targets(labels), self._estimator._settings()
         state = self._state or FitState(settings, len(names), Y.shape[1])
-        state = with_features(state.under(settings), len(names))
+        state = with_features(state.with_settings(settings), len(names))
         state = with_classes(state, max(Y.shape[1], 2))
         try:
             batch = Rows(self._matrix(rows, names, state), Y)

@@ -207,7 +207,7 @@ class StreamingEstimator(SummaryMixin, JointUncertainty, SaveMixin, BaseEstimato
             if not first and shape[1] != self._state.targets:
                 before = f"{self._state.targets} as before"
                 raise checks.refuse("y", f"{shape[1]} columns", before, "call fit to start over")
-            state = FitState(settings, *shape) if first else self._state.under(settings)
+            state = FitState(settings, *shape) if first else self._state.with_settings(settings)
             self._state = self._next(state, rows)
         return self
 

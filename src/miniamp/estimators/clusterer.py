@@ -211,7 +211,11 @@ class MiniAMPClusterer(
             ):
                 rows = validate_data(self, numbers("X", X), reset=first, **ACCEPTED)
                 require_measurable("X", rows)
-            old = self._fresh(settings, rows.shape[1]) if first else self._state.under(settings)
+            old = (
+                self._fresh(settings, rows.shape[1])
+                if first
+                else self._state.with_settings(settings)
+            )
             state = old.absorbed(rows)
             assert state.last_labels is not None
             self._state, self.labels_ = state, state.last_labels

@@ -69,8 +69,8 @@ class Clusters:
     history: tuple[ClusterEntry, ...] = ()
     last_labels: NDArray[np.int64] | None = None
 
-    def under(self, settings: ClusterSettings) -> Clusters:
-        """The same state under parameters that were changed since."""
+    def with_settings(self, settings: ClusterSettings) -> Clusters:
+        """The same state after parameters of the estimator were changed."""
         if settings.n_clusters != self.settings.n_clusters:
             raise checks.refuse(
                 "n_clusters",

@@ -1,7 +1,7 @@
 """Health of a stream: problems found in the history of a model, and remedies.
 
-Health is a function of the history alone, which estimators keep and save: predictions were scored
-on each batch before it was learned from, and theory tells what to expect of independent features.
+Health is a function of the history alone, which has the scores of each batch before it was learned
+from, and the errors that theory predicts for independent features.
 """
 
 from __future__ import annotations
@@ -18,34 +18,35 @@ from miniamp.errors import MiniampWarning, typed
 from miniamp.estimators.history import Entry, History, column, pooled, worded
 from miniamp.info import PLAIN, Naming
 
-#: Findings are about at least so many batches and rows, the latest ones.
+#: Findings are based on at least so many of the latest batches, and rows.
 BATCHES, ROWS = 5, 200
-#: Before so many rows have been learned from, predictions are no measure of the model.
+#: Number of rows to learn from before predictions are examined.
 LEARNED_ROWS = 64
-#: Squared residuals (Brier scores) this many times as large as predicted, and this many standard
-#: deviations beyond chance, are no accident; nor are residuals so much smaller.
+#: Limits of squared residuals (Brier scores) over their expectation, and the number of standard
+#: deviations by which they must exceed 1.
 TOO_LARGE, TOO_SMALL, SIGMAS = 1.5, 0.5, 5.0
-#: The same for a model that learns its noise, or has none to learn. While there are few rows per
-#: feature its hyper-parameters are uncertain, which its error bars leave out: sound streams reach
-#: 1.6.
-TOO_SURE = 2.0
-#: An error that has grown by this factor, beyond chance, is a change in the stream.
+#: The upper limit for a model that learns its noise, or has none to learn. With few rows per
+#: feature its hyper-parameters are uncertain, which predictive variances do not include: sound
+#: streams reach 1.6.
+OVERCONFIDENT = 2.0
+#: Factor by which the error grows when the stream changes; also SIGMAS beyond chance.
 GROWN = 1.5
-#: An error this many times as large as the theory's, in every batch of the window.
+#: Limit of the error over that of theory, in every batch of the window.
 BEHIND_THEORY = 3.0
-#: So many outliers, and such a share of the rows, are no accident of Gaussian noise.
+#: Number of outliers, and their share of the rows, that Gaussian noise does not have.
 MANY_OUTLIERS, OUTLIER_SHARE = 3, 0.003
-#: Where more rows than this of one batch are off, the stream has changed.
+#: Largest share of outliers in one batch: with more, the stream has changed.
 MOST_OUTLIERS = 0.05
-#: Squared residuals over their expected value beyond this, in every batch of the window, show that
-#: AMP does not suit the rows.
+#: Limit of squared residuals over their expectation: where all batches of the window exceed it, AMP
+#: does not suit the rows.
 STRAINED = 2.0
-#: Over all predictions, of at least so many rows: R2, and the share in 90 % intervals less so many
-#: deviations. Targets of pure chance (60 to 1000 rows) had down to -0.35 and 3.2, a trend -53.
+#: Limits for all predictions, of at least so many rows: R2, and the coverage of 90 % intervals less
+#: so many standard deviations. On targets of pure chance (60 to 1000 rows) the least R2 was -0.35,
+#: and coverage 3.2 deviations below; on a trend R2 was -53.
 SCORED_ROWS, WORSE, WITHIN, MISSED = 40, -0.4, 0.88, 3.2
-#: A prior variance so many times below the largest of the latest batches has collapsed. On
-#: diabetes, breast cancer, iris and wine (three orders, batches of 5, 20 and 50 rows) it fell to no
-#: less than 0.038 of the largest before.
+#: A prior variance below this part of the largest of so many batches has collapsed. On diabetes,
+#: breast cancer, iris and wine (three orders, batches of 5, 20 and 50 rows) it fell to no less than
+#: 0.038 of the largest before.
 COLLAPSED, COLLAPSE_WINDOW = 1e-5, 200
 
 
@@ -55,7 +56,7 @@ class HealthWarning(MiniampWarning):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong; settings in its texts are written as in a remedy of an error.
+    """A problem of a model; settings in braces in its texts are written as in errors.
 
     Attributes
     ----------
@@ -63,9 +64,9 @@ class Finding:
         "noise", "drift", "design", "order", "conflict", "collapse", "unconverged",
         "overconfidence", "useless" or "theory".
     message : str
-        What is seen, in plain words.
+        Description of the problem.
     remedy : str
-        What to do.
+        Advice.
     """
 
     kind: str
@@ -81,7 +82,7 @@ class Finding:
         return typed(self.action, "python")
 
     def as_typed(self, where: str) -> str:
-        """Message and remedy, with settings as they are typed in "python" or in a "shell"."""
+        """Message and remedy, with settings as typed in "python" or in a "shell"."""
         return typed(f"{self.seen} {self.action}", where)
 
     def __str__(self) -> str:
@@ -90,14 +91,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class HealthReport:
-    """Problems of a model at present; empty if there are none.
+    """Problems of a model; empty if there are none.
 
     Attributes
     ----------
     findings : tuple of Finding
-        As the latest batches show it.
+        Problems in the latest batches.
     past : tuple of (int, str)
-        Batch and kind of everything that was ever found, when it first showed.
+        Kinds of all findings so far, each with the batch where it was first found.
 
     Examples
     --------
@@ -111,7 +112,7 @@ class HealthReport:
 
     @property
     def well(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether no problem was found."""
         return not self.findings
 
     def __str__(self) -> str:
@@ -124,10 +125,11 @@ def diagnose(
     r2: float | None = None,
     names: Naming = PLAIN,
 ) -> HealthReport:
-    """What the history of a stream shows about its model.
+    """Health report of a model from the history of its stream.
 
-    `expected` is the squared error that theory expects after so many rows like those of the stream;
-    it is asked where errors are large, and nothing else is wrong. `r2` is that of all predictions.
+    `expected` is a function with the squared error by theory after so many rows like those of the
+    stream. It is called if errors are large and there are no other findings. `r2` is that of all
+    predictions.
     """
     past: list[tuple[int, str]] = []
     for entry in history:
@@ -155,7 +157,7 @@ def _behind_spectrum(recent: list[Entry], expected: Callable[[int], float]) -> I
 
 
 def findings(history: History, names: Naming = PLAIN) -> list[Finding]:
-    """What is wrong as of the latest batch."""
+    """Problems in the latest batches."""
     if not history:
         return []
     conflicts = _conflicts(history, names)
@@ -182,7 +184,7 @@ def _findings(history: History) -> list[Finding]:
     if any("drift" in entry.get("found", ()) for entry in islice(reversed(history), 3 * BATCHES)):
         return []
     noise = _error_bars(recent) or _outliers(recent)
-    # A noise that is wrong strains AMP and breaks the predictions of the theory: it comes first.
+    # It comes first: a wrong noise also raises residuals of AMP, and errors above the theory's.
     return noise or [*_design(history), *_theory(recent, history)]
 
 
@@ -198,7 +200,7 @@ def _conflicts(history: History, names: Naming) -> Iterator[Finding]:
     if found and not _forgotten(history[-1]):
         shown = "; ".join(worded(one, history[-1], names) for one in found[:2])  # batch, row
         more = f" (and {len(found) - 2} more)" if len(found) > 2 else ""
-        entry = "used" in found[0]  # one of X, whatever the noise and the past are
+        entry = "used" in found[0]  # of X: noise and past do not matter
         learned = entry or history[-1].get("noise_learned", True)
         given = "" if learned else " The noise may be larger than the one given: try {noise=learn}."
         changed = "" if entry else _if_it_changes(history[-1])
@@ -217,7 +219,7 @@ def _if_it_changes(entry: Entry) -> str:
 
 
 def _collapse(history: History) -> Iterator[Finding]:
-    """A prior width that has fallen to nothing: the model ignores its features from then on."""
+    """A prior variance that has fallen to zero, so that the model ignores all features."""
     if not history[-1].get("prior_learned"):
         return
     step = COLLAPSE_WINDOW // 20  # every tenth batch, and the latest
@@ -233,7 +235,7 @@ def _collapse(history: History) -> Iterator[Finding]:
 
 
 def _unconverged(history: History) -> Iterator[Finding]:
-    """Batches whose iterations ended before they had settled, now and in most of the latest."""
+    """Iterations that ended before convergence, in the latest batch and most of those before."""
     last = history[-BATCHES:]
     cut = [entry for entry in last if not entry["converged"] and "conflicts" not in entry]
     if len(last) == BATCHES and len(cut) > BATCHES // 2 and cut[-1] is last[-1]:
@@ -246,10 +248,7 @@ def _unconverged(history: History) -> Iterator[Finding]:
 
 
 def _window(history: Sequence[Entry], before: int = 0) -> list[Entry]:
-    """The latest batches that were predicted by a model that had learned something.
-
-    Those that come before the `before` latest ones.
-    """
+    """The latest batches, before the `before` last ones, that a trained model has predicted."""
     window: list[Entry] = []
     rows = 0
     for entry in islice(reversed(history), before, None):
@@ -268,7 +267,7 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
     last = recent[-1]
     numbers = last["task"] == "regression"
     given = numbers and not last["noise_learned"]
-    limit = max(TOO_LARGE if given else TOO_SURE, 1.0 + SIGMAS * std)
+    limit = max(TOO_LARGE if given else OVERCONFIDENT, 1.0 + SIGMAS * std)
     large = surprise > limit and all(e["surprise"] > 1.0 for e in recent)
     small = given and surprise < min(TOO_SMALL, 1.0 - SIGMAS * std)
     if not (large or small):
@@ -289,7 +288,7 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
         ]
     what = "squared residuals are" if numbers else "the Brier score is"
     more = " Else try more {memory}, {solver=robust} or larger batches."
-    more = "" if last["solver"] == "exact" else more  # nothing is lost there
+    more = "" if last["solver"] == "exact" else more  # it keeps all correlations
     finding = Finding(
         "overconfidence",
         f"The model is overconfident: {what} {surprise:.2g} times what it predicted.",
@@ -299,7 +298,7 @@ def _error_bars(recent: list[Entry]) -> list[Finding]:
 
 
 def _overall(history: History, r2: float | None) -> Iterator[Finding]:
-    """Predictions that are worse than none, over all rows: also of streams that end early."""
+    """Predictions worse than the mean of the target, over all rows, also of short streams."""
     scored = [entry for entry in history if entry.get("coverage") is not None]
     rows = sum(entry["rows"] for entry in scored)
     if rows < SCORED_ROWS or r2 is None:
@@ -318,7 +317,7 @@ def _overall(history: History, r2: float | None) -> Iterator[Finding]:
 
 
 def _outliers(recent: list[Entry]) -> list[Finding]:
-    """Rare errors far beyond the others: noise with heavier tails than a Gaussian's."""
+    """Rare errors far beyond the others: noise with heavier tails than a Gaussian."""
     scored = [(e.get("outliers", 0), e.get("scored", e["rows"])) for e in recent]
     count, rows = (sum(each) for each in zip(*scored, strict=True))
     sudden = any(n > MOST_OUTLIERS * max(among, 100) for n, among in scored)
@@ -349,7 +348,7 @@ def _drift(recent: list[Entry], before: list[Entry]) -> list[Finding]:
 
 
 def _forgotten(entry: Entry) -> bool:
-    """Whether a batch showed that the stream has changed."""
+    """Whether earlier data was forgotten because of this batch."""
     return any(done["kind"] == "forgotten" for done in entry.get("conflicts", ()))
 
 
@@ -374,9 +373,9 @@ def _design(history: Sequence[Entry]) -> Iterator[Finding]:
 
 
 def _strained(entry: Entry) -> bool:
-    """Whether the ratio of squared residuals to their expected value is far from 1.
+    """Whether the ratio of squared residuals to their expectation is far from 1 in a batch of AMP.
 
-    Labels that are as good as certain make it small, and so do rows of a fractional weight.
+    Labels that are nearly certain make it small, and so do rows of a fractional weight.
     """
     low = 1.0 / STRAINED if entry.get("task") == "regression" else 0.0
     sound = low < entry["health"] < STRAINED
@@ -384,8 +383,8 @@ def _strained(entry: Entry) -> bool:
 
 
 def _theory(recent: list[Entry], history: History) -> Iterator[Finding]:
-    """Independent features only: elsewhere the theory does not apply and nothing is recorded."""
-    # The theory's error is at least the noise: most streams need not ask the theory at all.
+    """Errors larger than those of theory, for independent features: no others have an entry."""
+    # The error by theory is at least the noise: for most streams it is not computed.
     if not all(e["error"] > BEHIND_THEORY * e.get("noise_var", np.nan) for e in recent):
         return
     history.with_theory(informed=False)

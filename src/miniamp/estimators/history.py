@@ -21,18 +21,18 @@ from miniamp.theory import ConvergedBatch, Law, Spectrum, mutual_information
 from miniamp.theory.scalar import scalar_channel
 from miniamp.tilt import Remembered
 
-#: Entries that a history keeps at most. With more, every second of the older half is dropped: the
-#: latest 1,000 batches are always there, earlier ones the more thinly the older they are. A save of
-#: 10,000 entries wrote 6.5 MB and took .55 s, one of 1,600 in columns .45 MB and .11 s.
+#: Maximum number of entries in a history. Of more, every second of the older half is dropped: the
+#: latest 1,000 batches are complete, older ones the sparser the older they are. A save of 10,000
+#: entries wrote 6.5 MB and took .55 s, one of 1,600 in columns .45 MB and .11 s.
 KEPT_BATCHES = 2_000
-#: Directions in which the rows vary by less than this, relative to the largest, are empty.
+#: Squared singular values of the rows below this, relative to the largest, count as zero.
 EMPTY = 1e-12
-#: A row is not known better from itself than this, relative to its noise.
-NEVER = 1.0 - 1e-9
+#: Largest leverage of a row, below 1 by more than rounding.
+LARGEST_LEVERAGE = 1.0 - 1e-9
 
 
 class Conflict(TypedDict, total=False):
-    """What was done about a batch, or a row of it, that contradicts what was learned before."""
+    """Treatment of a batch, row or entry that contradicts what was learned before."""
 
     kind: str  #: "row", "entry", "noise", "forgotten" or "skipped"
     factor: float  #: weight of the row, factor of the noise, share of the past that was kept
@@ -41,14 +41,14 @@ class Conflict(TypedDict, total=False):
     received: float
     expected: float
     deviations: float
-    feature: int  #: of an entry of X that is far from all others, which are between these two
-    low: float
-    high: float
-    used: float  #: what the entry was read as
+    feature: int  #: of an entry of X that is far from all others
+    low: float  #: smallest of the others
+    high: float  #: and the largest
+    used: float  #: value in place of the entry
 
 
 class Entry(TypedDict, total=False):
-    """What is recorded of one batch; hyper-parameters follow as prior_<name> and noise_<name>."""
+    """Record of a batch; its hyper-parameters are in prior_<name> and noise_<name>."""
 
     batch: int
     rows: int
@@ -61,25 +61,25 @@ class Entry(TypedDict, total=False):
     remedy: str
     health: float
     log_evidence: float  #: log-density of the batch given all before it, where it is known
-    log_evidence_sum: float  #: of all batches so far; nan once one of them is not known
+    log_evidence_sum: float  #: of all batches so far; nan if that of one is not known
     mean_variance: float
     noise_var: float
     noise_learned: bool
     prior_learned: bool
     forget: float
     forget_learned: bool
-    prior: str  #: the one chosen, with prior="auto"
-    weight: float  #: probability of the prior and the forgetting factor that were chosen
-    solver_asked: str
-    weighted: bool
-    sampled: int
+    prior: str  #: the chosen one, with prior="auto"
+    weight: float  #: probability of the chosen prior and forgetting factor
+    solver_asked: str  #: parameter `solver`
+    weighted: bool  #: whether rows had weights
+    sampled: int  #: number of rows used, of a first batch that was sampled
     scored: int  #: number of rows with scores, where these are fewer than all
     conflicts: list[Conflict]
     theory_precision: float
     theory_variance: float
     theory_error: float | None
-    theory_gained: float  #: nats that the batch added about the coefficients, by theory
-    theory_discarded: float  #: and those lost after it, with the correlations of coefficients
+    theory_gained: float  #: information on the coefficients in the batch in nats, by theory
+    theory_discarded: float  #: part of it lost with the correlations of coefficients
     task: str
     score: float
     error: float
@@ -95,7 +95,7 @@ class Entry(TypedDict, total=False):
 
 
 class ClusterEntry(TypedDict):
-    """What is recorded of one batch."""
+    """Record of a batch of a clusterer."""
 
     samples: int
     iterations: int
@@ -105,9 +105,9 @@ class ClusterEntry(TypedDict):
 
 
 class Typical(NamedTuple):
-    """What state evolution needs to know of a batch that AMP has absorbed (Theorem 1).
+    """Description of a batch absorbed by AMP, for state evolution (Theorem 1).
 
-    Rows are brought to entries of variance 1/N by dividing z, and with it the noise, by their size.
+    Entries of the rows are scaled to variance 1/N, and with them z and its noise.
     """
 
     prior: ScalarPrior  #: after the batch
@@ -115,18 +115,18 @@ class Typical(NamedTuple):
     alpha: float  #: rows per feature
     features: int
     power: float  #: N times the mean square of an entry
-    forget: float  #: what counted of everything before
+    forget: float  #: weight of all earlier rows
     first: bool  #: whether the stream started with this batch
-    unit: float  #: unit of the targets in which all this is
+    unit: float  #: scale of the targets, by which all this is divided
     before: float | None = None  #: the precision before this batch, once it is known
 
     @classmethod
     def of(
         cls, model: Model, info: Info, design: Design, forget: float, first: bool, unit: float
     ) -> Typical | None:
-        """For a model after a batch; None where the theory does not apply.
+        """Description for a model after a batch; None where the theory does not apply.
 
-        That is where features are not independent, or the channel has no single noise.
+        It requires independent features and a channel with one variance of the noise.
         """
         if info.solver != "amp":
             return None
@@ -145,15 +145,14 @@ class Typical(NamedTuple):
 
     @property
     def _noise(self) -> float:
-        return cast(float, self.channel.noise_var)  # `of` has looked
+        return cast(float, self.channel.noise_var)  # `of` has checked it
 
     def after(self, entry: Entry, last: Entry) -> Typical | None:
-        """Put theory_precision, theory_variance and theory_error into the entry of this batch.
+        """Set theory_precision, theory_variance and theory_error in the entry of this batch.
 
-        The precision that the typical batches so far have brought is all that is carried over from
-        the `last` one, so that hyper-parameters which are being learned can be followed. The error
-        is that of predictions before the batch. What is left to compute comes back; None where the
-        theory cannot follow.
+        State evolution starts from the precision in the `last` entry and the hyper-parameters of
+        this batch, which may have been learned since. The error is that of predictions before the
+        batch. The result is for `inform`; None where the theory does not apply.
         """
         before = 0.0 if self.first else last.get("theory_precision")
         if before is None:
@@ -163,7 +162,7 @@ class Typical(NamedTuple):
             law = Law(self.prior, lam=before, gamma=before, signal=before)
             new, _ = absorb(law, ConvergedBatch(self.alpha, self.scaled))
             lam, variance, error = float(new.lam), float(new.variance), float(law.variance)
-        except (MiniampError, ArithmeticError, ValueError):  # beyond what the theory can follow
+        except (MiniampError, ArithmeticError, ValueError):  # beyond the range of the theory
             return None
         entry["theory_precision"], entry["theory_variance"] = lam, self.unit**2 * variance
         if self.channel.shift_invariant:
@@ -171,7 +170,7 @@ class Typical(NamedTuple):
         return self._replace(before=before)
 
     def inform(self, entry: Entry) -> None:
-        """Put theory_gained and theory_discarded into an entry that `after` has filled.
+        """Set theory_gained and theory_discarded in an entry that `after` has filled.
 
         They take seven times as long, and no later batch needs them.
         """
@@ -179,12 +178,12 @@ class Typical(NamedTuple):
         variance = entry["theory_variance"] / self.unit**2
         try:
             scalar = scalar_channel(self.prior)
-            seen = mutual_information(self.prior, self.scaled, variance, self.alpha, before)
-            known, kept = (float(scalar.information(np.array(a))) for a in (before, lam))
+            joint = mutual_information(self.prior, self.scaled, variance, self.alpha, before)
+            earlier, kept = (float(scalar.information(np.array(a))) for a in (before, lam))
         except (MiniampError, ArithmeticError, ValueError):
             return
-        entry["theory_gained"] = self.features * float(seen - known)
-        entry["theory_discarded"] = self.features * float(seen - kept)
+        entry["theory_gained"] = self.features * float(joint - earlier)
+        entry["theory_discarded"] = self.features * float(joint - kept)
 
 
 def expected_error(
@@ -192,11 +191,11 @@ def expected_error(
 ) -> float:
     """Squared error of predictions by theory, from the singular values of all rows so far.
 
-    The error that `before` rows like these leave, in the units of y; nan where no theory applies or
-    not all rows are remembered. With s the singular values of these rows and tau what is known of a
-    coefficient without them (`theory.Spectrum`), the rows themselves are known up to the variance
-    v = sum_k 1/(tau/s_k^2 + 1/Delta)/before, and others like them up to v/(1 - v/Delta). Computed
-    when somebody asks: O(N^3).
+    That after `before` rows like these, in the units of y; nan where no theory applies or not all
+    rows are remembered. With s the singular values of these rows and tau the precision of a
+    coefficient without them (`theory.Spectrum`), z has the mean variance
+    v = sum_k 1/(tau/s_k^2 + 1/Delta)/before at these rows, and v/(1 - v/Delta) at others like them.
+    It takes O(N^3) operations.
     """
     model, belief = models[0], models[0].posterior
     prior, noise = belief.prior.coefficients, model.channel.gaussian_noise()
@@ -223,14 +222,14 @@ def expected_error(
     tau = max(1.0 / new.variance - (new.lam - a), 0.0)
     free = max(before - (belief.size - features), len(squares))  # an intercept takes one row
     v = float(np.sum(1.0 / (tau / design.squares + 1.0 / var))) / free
-    return float(unit[0]) ** 2 * var / (1.0 - min(v / var, NEVER))
+    return float(unit[0]) ** 2 * var / (1.0 - min(v / var, LARGEST_LEVERAGE))
 
 
 class History(Sequence[Entry]):
-    """The entries of the batches, thinned with age, oldest first; frozen, and cheap to append to.
+    """Entries of the batches, oldest first and thinned with age; frozen.
 
-    Histories that follow one another share one list, of which each knows its own length. Theory is
-    computed when somebody asks for it (`with_theory`), once per batch.
+    Successive histories share one list, of which each has a slice, so that appending is fast. The
+    predictions of theory are computed when they are needed (`with_theory`), once per batch.
 
     Examples
     --------
@@ -249,12 +248,12 @@ class History(Sequence[Entry]):
         """This history with one more entry."""
         new = History()
         if len(self) >= KEPT_BATCHES:
-            self.with_theory(informed=False)  # dropped entries are needed for it
+            self.with_theory(informed=False)  # it needs the entries that are dropped
             kept = self._entries[self._begin : self._end]
             new._entries = kept[: KEPT_BATCHES // 2 : 2] + kept[KEPT_BATCHES // 2 :]
         elif len(self._entries) == self._end:
             new._entries = self._entries
-        else:  # another history went on from here
+        else:  # another history already appends to the list
             self.with_theory(informed=False)
             new._entries = self._entries[self._begin : self._end]
         new._entries.append((entry, typical))
@@ -263,9 +262,9 @@ class History(Sequence[Entry]):
         return new
 
     def with_theory(self, informed: bool = True) -> list[Entry]:
-        """All entries, with what theory expects wherever it applies.
+        """All entries, with the predictions of theory where it applies.
 
-        Unless `informed`, without the nats of each batch, which take longest.
+        Unless `informed`, without the information in each batch, which takes longest.
         """
         last: Entry = {}
         for k in range(self._begin, self._end):
@@ -287,14 +286,13 @@ class History(Sequence[Entry]):
     @overload
     def __getitem__(self, index: slice) -> list[Entry]: ...
     def __getitem__(self, index: int | slice) -> Entry | list[Entry]:
-        """Entries by place; slices are plain lists."""
+        """Entries by index; slices are plain lists."""
         if isinstance(index, slice):
-            places = range(self._begin, self._end)[index]
-            return [self._entries[k][0] for k in places]
-        place = index + (self._end if index < 0 else self._begin)
-        if not self._begin <= place < self._end:
+            return [self._entries[k][0] for k in range(self._begin, self._end)[index]]
+        k = index + (self._end if index < 0 else self._begin)
+        if not self._begin <= k < self._end:
             raise IndexError(index)
-        return self._entries[place][0]
+        return self._entries[k][0]
 
     def __reversed__(self) -> Iterator[Entry]:
         """The entries, the latest first."""
@@ -306,7 +304,7 @@ class History(Sequence[Entry]):
 
 
 def column(entries: Sequence[Entry], name: str) -> Array:
-    """One number of each entry, as an array; nan where it is missing."""
+    """A number of each entry, as an array; nan where it is missing."""
     return np.array([cast("dict[str, float]", entry).get(name, np.nan) for entry in entries])
 
 
@@ -318,9 +316,9 @@ def prior_of(model: Model) -> ScalarPrior:
 def learned_entry(
     models: Sequence[Model], infos: list[Info], units: Sequence[tuple[float, float]], rows: float
 ) -> Entry:
-    """What is recorded of models after a batch of so many rows, or so much weight of them.
+    """Record of models after a batch of so many rows, or rows of this total weight.
 
-    `units` are the zero and the unit of each target. Hyper-parameters are averaged over targets.
+    `units` are centre and scale of each target. Hyper-parameters are averaged over targets.
     """
     each = [(model, scale) for model, (_, scale) in zip(models, units, strict=True)]
     variance = sum(scale**2 * model.posterior.mean_variance for model, scale in each)
@@ -348,31 +346,31 @@ def learned_entry(
 
 
 def conflict_entry(done: Adaptation, centre: float, scale: float) -> Conflict:
-    """A conflict as the history records it, with targets in the user's units."""
-    found: Conflict = {"kind": done.kind, "factor": done.factor, "message": str(done)}
+    """Record of an adaptation, with targets in the user's units."""
+    conflict: Conflict = {"kind": done.kind, "factor": done.factor, "message": str(done)}
     if done.outlier is None:
-        return found
+        return conflict
     outlier = done.outlier
     if isinstance(outlier, Outlier):
         y, expected = (centre + scale * v for v in (outlier.received, outlier.expected))
         outlier = outlier._replace(received=y, expected=expected)
     message = str(done._replace(outlier=outlier))
-    return cast(Conflict, {**found, "message": message, **outlier._asdict()})
+    return cast(Conflict, {**conflict, "message": message, **outlier._asdict()})
 
 
 def worded(conflict: Conflict, entry: Entry, names: Naming) -> str:
-    """What was done about a batch, in the user's names; rows are counted over all batches."""
+    """Description of a conflict with these names; rows are counted over all batches."""
     kind = OddEntry if "used" in conflict else Outlier if "row" in conflict else None
-    found = cast("dict[str, Any]", conflict)
-    about = None if kind is None else kind(*(found[name] for name in kind._fields))
+    fields = cast("dict[str, Any]", conflict)
+    outlier = None if kind is None else kind(*(fields[name] for name in kind._fields))
     if names.classes is not None and len(names.classes) > 2 and entry["solver"] != "softmax":
         names = names._replace(classes=None)  # one class against all others
     names = names._replace(before=entry["rows_seen"] - entry["rows"])
-    return Adaptation(conflict["kind"], conflict["factor"], about).worded(names)
+    return Adaptation(conflict["kind"], conflict["factor"], outlier).worded(names)
 
 
 def outcome(infos: list[Info]) -> Entry:
-    """How a batch was absorbed, for all targets together; the worst where they differ."""
+    """Record of how a batch was absorbed, for all targets together; the worst where they differ."""
     worst = max(infos, key=lambda info: abs(math.log(max(info.health, 1e-300))))
     return {
         "iterations": max(info.iterations for info in infos),
@@ -385,12 +383,12 @@ def outcome(infos: list[Info]) -> Entry:
 
 
 def pooled(entries: Sequence[Entry], name: str) -> tuple[float, float]:
-    """Mean over the rows of what was recorded for each batch, and its standard deviation."""
-    # A window has a handful of entries: sums of floats take a fifth of the time of arrays.
-    total, mean, spread, deviation = 0.0, 0.0, 0.0, f"{name}_std"
+    """Mean over the rows of a score of each batch, and its standard deviation."""
+    # For a handful of entries sums of floats take a fifth of the time of arrays.
+    total, mean, deviation, name_std = 0.0, 0.0, 0.0, f"{name}_std"
     for entry in cast("Sequence[dict[str, float]]", entries):
         rows = entry["rows"]
         total += rows
         mean += rows * entry[name]
-        spread = math.hypot(spread, rows * entry[deviation])
-    return mean / total, spread / total
+        deviation = math.hypot(deviation, rows * entry[name_std])
+    return mean / total, deviation / total

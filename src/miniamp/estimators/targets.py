@@ -38,7 +38,7 @@ from miniamp.evidence.base import project
 from miniamp.evidence.exact import ALWAYS, PER_ROW
 from miniamp.info import PLAIN, Adaptation, Info
 from miniamp.learning import Learn, Model, initial
-from miniamp.model import guessed
+from miniamp.model import initial_from_evidence
 
 #: Noise that is given as less than this part of the mean square of y is as good as none: of such
 #: rows the products have too few digits.
@@ -152,7 +152,7 @@ def _one_target(
             first, channel = initial(model, batch, own.centres)
             many = isinstance(design, Dense) and design.shape[1] > ALWAYS  # rounds are dear
             if many and prior and noise and channel.unweighted() is channel:
-                first, channel = guessed(first, channel, batch)
+                first, channel = initial_from_evidence(first, channel, batch)
             start = start.with_prior(first) if prior else start
             batch = batch.with_channel(channel) if noise else batch
         belief, info = absorb(start, batch, stop, forget=forget, on_conflict=on_conflict)

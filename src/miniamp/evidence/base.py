@@ -1,4 +1,4 @@
-"""What kinds of evidence share: checked rows, weights, outliers and predictions."""
+"""Base class of evidence from rows: checks, weights, treatment of outliers, and predictions."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from miniamp.info import Adaptation, Outlier, Stop
 from miniamp.posterior import Moments, Posterior
 from miniamp.tilt import Tilt
 
-#: Newton steps to the cavity of a row; one is exact for a Gaussian channel.
+#: Newton steps to the cavity mean of a row; one is exact for a Gaussian channel.
 NEWTON = 8
 #: The noise of a batch in conflict grows until its health figure is below this.
 ENOUGH_NOISE = 2.0
-#: Rows are blind where none moves z (mean V g^2 below the first number) and some would widen it
-#: (-V dg below minus the second): they do not show the sign of z, of which nothing is known. Rows
-#: that are certain of z, or have it at their centre, do not widen it.
+#: Rows do not show the sign of z, of which nothing is known, where none moves the mean of z (mean
+#: V g^2 below the first number) and some would increase its variance (-V dg below minus the
+#: second). Rows that determine z, or agree with its mean, do not increase its variance.
 UNMOVED, WIDENED = 1e-20, 1e-3
 BLIND = "learned nothing: the channel is blind to sign; use start='spectral'"
 
@@ -42,29 +42,29 @@ MemoryT = TypeVar("MemoryT")
 
 
 class DrawnRows(Generic[MemoryT]):
-    """Evidence from observed rows: what is the same for every solver.
+    """Evidence from observed rows: the part that all solvers share.
 
     Parameters
     ----------
     Phi : (M, N) array, scipy.sparse matrix or Design
-        The rows.
+        Rows of the batch.
     y : (M,) array
-        What was observed.
+        Observations.
     channel : Channel
-        How it came about.
+        Distribution of y given z = Phi x.
     """
 
-    #: What `adapted` has done so far: weights of outliers, and a factor of the noise of all rows.
+    #: Changes by `adapted` so far: weights of outliers, and a factor of the noise of all rows.
     row_weights: Mapping[Outlier, float] = MappingProxyType({})
-    noisier: float = 1.0
-    #: Whether rows far off belong to heavy tails; None before `adapted` has judged their weights.
-    heavy: bool | None = None
-    #: Whether rows that contradict the past count in full, whatever noise they show, where it is
-    #: learned. One batch alone is absorbed with that noise: one of 500 times that of others spoiled
-    #: a model for 1,200 rows. The next one shows that the stream is different, or a first one of
-    #: twice as many rows as all before.
-    outvotes = False
-    leaves_out = True  #: whether `cavity` knows each row without itself
+    noise_factor: float = 1.0
+    #: Whether outliers belong to a heavy-tailed noise; None before `adapted` has examined this.
+    heavy_tailed: bool | None = None
+    #: Whether rows that contradict the past count in full although `noise_factor` is above 1, where
+    #: the noise is learned. A single such batch counts less: one of 500 times the noise of others
+    #: spoiled a model for 1,200 rows. A second one in a row shows that the stream has changed, and
+    #: so does a single one of more than twice as many rows as all before.
+    keeps_weight = False
+    leaves_out = True  #: whether `cavity` predicts each row from all others
     weights: Array | None = None  #: how often each row counts, (M,); None is once
 
     def __init__(self, Phi: Given, y: Given, channel: Channel) -> None:
@@ -78,7 +78,7 @@ class DrawnRows(Generic[MemoryT]):
 
     @classmethod
     def like(cls, rows: DrawnRows[Any]) -> Self:
-        """The same rows, checked already, for this solver."""
+        """The same rows for this solver, without checking them again."""
         new = object.__new__(cls)  # a fifth of the time of copy.copy
         new.__dict__.update(rows.__dict__)
         return new
@@ -114,7 +114,7 @@ class DrawnRows(Generic[MemoryT]):
         return ""
 
     def with_channel(self, channel: Channel) -> Self:
-        """The same rows seen through another channel; weights are kept."""
+        """The same rows under another channel; weights are kept."""
         new = self.like(self)
         new.plain = channel
         new.channel = channel if self.weights is None else channel.weighted(self.weights)
@@ -127,23 +127,24 @@ class DrawnRows(Generic[MemoryT]):
         return new.with_channel(self.plain)
 
     def resuming(self, step: Step[Tilt, Moments, MemoryT]) -> Self:
-        """The same rows, to be solved from where `step` has ended, where that is a better start."""
+        """The same rows, solved from the end of `step` on where that is a better start."""
         return self
 
-    def outvoting(self) -> Self:
-        """The same rows, counted in full where `adapted` has given all of them more noise."""
-        new = self.weighted(self.noisier * (np.ones(1) if self.weights is None else self.weights))
-        new.outvotes = True
+    def keeping_weight(self) -> Self:
+        """The same rows, with the weights before `adapted` has given all of them more noise."""
+        assert self.weights is not None  # by `adapted`
+        new = self.weighted(self.noise_factor * self.weights)
+        new.keeps_weight = True
         return new
 
     def with_design(self, design: Design) -> Self:
-        """The same observations of other rows."""
+        """The same observations with another design."""
         new = self.like(self)
         new.design = design
         return new
 
-    def repeats(self) -> tuple[Array, Array]:
-        """How often rows with Gaussian noise were given, and what `adapted` left of it, (M,) each.
+    def weight_factors(self) -> tuple[Array, Array]:
+        """Weights of rows with Gaussian noise as given, and their factors by `adapted`, (M,) each.
 
         An adapted row counts less because its noise is larger. So its squared residual over that
         noise is again expected to be one, and its density is that of the larger noise.
@@ -151,38 +152,37 @@ class DrawnRows(Generic[MemoryT]):
         if self.channel is self.plain and self.channel.unweighted() is self.channel:
             return np.ones(self.rows), np.ones(self.rows)
         kinds = self.channel.unweighted(), self.plain, self.channel
-        unit, plain, own = (np.asarray(kind.gaussian_noise()) for kind in kinds)
-        given, left = np.broadcast_arrays(unit / plain, plain / own, self.y)[:2]
-        return given, left
+        unit, given, adapted = (np.asarray(kind.gaussian_noise()) for kind in kinds)
+        weights, factors = np.broadcast_arrays(unit / given, given / adapted, self.y)[:2]
+        return weights, factors
 
-    def _repeated(self) -> float:
-        """What the log-density of rows given several times has over that of their mean."""
-        own = self.channel.gaussian_noise()
-        if own is None or self.channel.unweighted() is self.channel:
+    def _repetition_term(self) -> float:
+        """Log-density of rows that count several times, less that of one row at their mean."""
+        noise = self.channel.gaussian_noise()
+        if noise is None or self.channel.unweighted() is self.channel:
             return 0.0
-        given = self.repeats()[0]
-        each = np.log(2.0 * np.pi * own) - given * np.log(2.0 * np.pi * own * given)
+        weights = self.weight_factors()[0]
+        each = np.log(2.0 * np.pi * noise) - weights * np.log(2.0 * np.pi * noise * weights)
         return 0.5 * float(np.sum(each))
 
     def total(self, belief: Posterior, step: Step[Tilt, Moments, MemoryT]) -> Tilt:
-        """All that is known of each coefficient after `step`."""
+        """Tilt of each coefficient by all data, these rows included."""
         return belief.total + step.tilt
 
     def cavity(self, step: Step[Tilt, Moments, MemoryT]) -> tuple[Array, Array]:
-        """Mean and variance of each row . x without the row itself, (M,) each.
+        """Leave-one-out mean and variance of each row . x, (M,) each.
 
-        What learning the noise needs. From the posterior of z backwards: the omega for which
-        omega + V g(omega) is the mean of z.
+        The noise is learned from them, and outliers are found by them.
         """
         z, V = self.design.forecast(step.estimate.mean, step.estimate.var)
-        return self._backwards(z, V), V
+        return self._cavity_mean(z, V), V
 
     def _fitted(self, step: Step[Tilt, Moments, MemoryT]) -> Array:
-        """The mean of each row . x, (M,)."""
+        """Posterior mean of each row . x, (M,)."""
         return self.design.times(step.estimate.mean)
 
-    def _backwards(self, z: Array, V: Array) -> Array:
-        """The omega for which z is the posterior mean of N(omega, V) seen through the channel."""
+    def _cavity_mean(self, z: Array, V: Array) -> Array:
+        """The omega for which omega + V g(omega), the posterior mean of N(omega, V), is z, (M,)."""
         omega = z
         for _ in range(1 if self.channel.gaussian_noise() is not None else NEWTON):  # 1 is exact
             g, curvature = self.channel.output(self.y, omega, V)
@@ -193,67 +193,78 @@ class DrawnRows(Generic[MemoryT]):
     def adapted(
         self, belief: Posterior, step: Step[Tilt, Moments, MemoryT], *, sound: bool
     ) -> tuple[Self, tuple[Adaptation, ...]] | None:
-        """Outliers down-weighted, or more noise where the whole batch is in conflict; else None."""
+        """Rows with less weight for outliers, or with more noise for all in conflict; or None."""
         if not (np.isfinite(step.change) and self.plain.takes_weights):
             return None
-        # A label of weight 10 is there ten times, and no more surprising than once.
-        plain = self.plain if self.plain.shift_invariant else self.plain.unweighted()
-        if self.noisier > 1.0:  # labels of any weight but 1 have no closed form
-            plain = plain.weighted(np.full(self.rows, 1.0 / self.noisier))
-        fitted, none, noise = self._fitted(step), np.zeros(self.rows), plain.gaussian_noise()
-        alike = sound and self.weights is None and self.heavy is None
-        if alike and noise is not None and plausible(np.abs(self.y - fitted) / np.sqrt(noise)):
+        # A label of weight 10 is ten equal labels, which are as probable as one.
+        channel = self.plain if self.plain.shift_invariant else self.plain.unweighted()
+        if self.noise_factor > 1.0:  # labels of any weight but 1 have no closed form
+            channel = channel.weighted(np.full(self.rows, 1.0 / self.noise_factor))
+        fitted, noise, examined = self._fitted(step), channel.gaussian_noise(), self.heavy_tailed
+        unchanged = sound and self.weights is None and examined is None
+        if unchanged and noise is not None and plausible(np.abs(self.y - fitted) / np.sqrt(noise)):
             return None
-        # A row alone may show that a sparse coefficient is not zero. It is then off by much without
-        # itself, and explained with it.
-        heavy = bool(self.heavy)
-        unexplained = {row.row for row in outlying(plain, self.y, fitted, none, heavy)[0]}
-        away, apart = list[Outlier](), True
-        if unexplained:
-            away, apart = outlying(plain, self.y, *self.cavity(step), heavy)
-        if not apart and self.row_weights and self.heavy is None:
+        found, separate = self._outliers(channel, fitted, step)
+        if not separate and self.row_weights and examined is None:
             new = self.like(self)
-            new.weights, new.row_weights, new.heavy, new.noisier = None, {}, True, 1.0
+            new.weights, new.row_weights, new.heavy_tailed, new.noise_factor = None, {}, True, 1.0
             return new.with_channel(self.plain), ()
         few = max(1, int(FEW_OUTLIERS * self.rows))
-        found = [row for row in away if row.row in unexplained and (apart or not heavy)]
+        found = found if separate or not examined else []
         found = found if sound else carriers(found, few)
-        weights, noisier = self.row_weights, self.noisier
-        growing = noisier > 1.0 and ENOUGH_NOISE < step.health < np.inf
+        weights, factor = self.row_weights, self.noise_factor
+        growing = factor > 1.0 and ENOUGH_NOISE < step.health < np.inf
         if 0 < len(found) <= few and not growing:
             lighter = student_weights(found, self.row_weights)
             if lighter is None:
                 return None
             weights = lighter
         elif growing or (not sound and np.isfinite(step.health)):
-            noisier *= step.health
+            factor *= step.health
         else:
             return None
-        each = np.full(self.rows, 1.0 / noisier)
+        each = np.full(self.rows, 1.0 / factor)
         for row, weight in weights.items():
             each[row.row] *= weight
         new = self.weighted(each)
-        new.row_weights, new.noisier = weights, noisier
-        if self.row_weights and self.heavy is None:
-            new.heavy = False  # later rounds, where little noise is left, do not judge again
-        done = [Adaptation("noise", noisier)] if noisier > 1.0 else []
+        new.row_weights, new.noise_factor = weights, factor
+        if self.row_weights and examined is None:
+            new.heavy_tailed = False  # in later rounds too little noise is left to examine tails
+        done = [Adaptation("noise", factor)] if factor > 1.0 else []
         return new, (*done, *(Adaptation("row", weight, row) for row, weight in weights.items()))
 
+    def _outliers(
+        self, channel: Channel, fitted: Array, step: Step[Tilt, Moments, MemoryT]
+    ) -> tuple[list[Outlier], bool]:
+        """Outliers among the rows, and whether they are separate from all others (`outlying`).
+
+        They are outliers of both the fit and the leave-one-out prediction. A row that alone shows
+        that a sparse coefficient is not zero is one of the latter only.
+        """
+        heavy = bool(self.heavy_tailed)
+        unexplained, _ = outlying(channel, self.y, fitted, np.zeros(self.rows), heavy)
+        if not unexplained:
+            return [], True
+        found, separate = outlying(channel, self.y, *self.cavity(step), heavy)
+        where = {row.row for row in unexplained}
+        return [row for row in found if row.row in where], separate
+
     def left_out_scores(self, step: Step[Tilt, Moments, MemoryT]) -> Array:
-        """Log-probability of each row given all others, at most `BEYOND` deviations off."""
+        """Leave-one-out log-density of each row, at least that of `BEYOND` deviations, (M,)."""
         got, best = self.channel.log_densities(self.y, *self.cavity(step))
         return np.asarray(np.maximum(got, best - 0.5 * BEYOND**2))
 
 
-def plausible(away: Array) -> bool:
-    """Whether `outlying` finds no row so many standard deviations away, as in most batches."""
-    worst = float(away.max())
-    below = np.count_nonzero(away < worst * MEDIAN / BEYOND)  # of a median too small for the worst
-    return worst < PLAUSIBLE or (worst < BEYOND and 2 * int(below) < len(away))
+def plausible(deviations: Array) -> bool:
+    """Whether rows so many standard deviations off have no outlier, as in most batches."""
+    worst = float(deviations.max())
+    # `outlying` divides by the median: count the rows that are below one too small for the worst.
+    below = np.count_nonzero(deviations < worst * MEDIAN / BEYOND)
+    return worst < PLAUSIBLE or (worst < BEYOND and 2 * int(below) < len(deviations))
 
 
 def project(belief: Posterior, design: Design) -> tuple[Array, Array]:
-    """Mean and variance of Phi x under the belief, with the correlations that it remembers."""
+    """Mean and variance of Phi x under the belief, with all its correlations, (M,) each."""
     if belief.keeps_sites:
         scores = scores_of(belief, design)
         return scores.omega, scores.V
@@ -268,7 +279,7 @@ def project(belief: Posterior, design: Design) -> tuple[Array, Array]:
 
 
 def forecast(belief: Posterior, Phi: Given, channel: Channel) -> tuple[Array, Array]:
-    """Mean and variance of the observations predicted for new rows, (M,) each.
+    """Predictive mean and variance of y for new rows, (M,) each.
 
     Examples
     --------
@@ -283,11 +294,11 @@ def forecast(belief: Posterior, Phi: Given, channel: Channel) -> tuple[Array, Ar
 
 
 def surprise(belief: Posterior, Phi: Given, y: Given, channel: Channel) -> float:
-    """By how many standard deviations the log-loss of new rows exceeds what the belief expects.
+    """Excess of the log-loss of new rows over its expectation, in its standard deviations.
 
-    Every prediction implies how large its own log-loss will be on average, and how much that
-    varies. Rows from the stream the belief has learned score about 0 +- 1; after a change of
-    coefficients or noise the score is large.
+    Every predictive distribution implies mean and variance of its own log-loss. New rows of the
+    stream that the belief was learned from have a surprise of about 0 +- 1; after a change of
+    coefficients or noise it is large.
 
     Examples
     --------
@@ -322,19 +333,19 @@ def expected_score(channel: Channel, omega: Array, V: Array) -> tuple[Array, Arr
 
 
 def health(g: Array, curvature: Array) -> float:
-    """mean g^2 / mean(-dg): the residuals' power over what the belief expects of it."""
+    """mean g^2 / mean(-dg): the power of the residuals over its expectation."""
     return ratio(float(np.mean(np.square(g))), float(np.mean(curvature)))
 
 
 def ratio(mean_square: float, mean_curvature: float) -> float:
-    """The health figure of two means. Rows that say nothing (both zero) contradict nothing: 1."""
+    """The health figure from two means; 1 for rows without information, where both are zero."""
     if mean_curvature == 0.0:
         return 1.0 if mean_square == 0.0 else np.inf
     return mean_square / mean_curvature
 
 
 def blind(g: Array, curvature: Array, V: Array) -> bool:
-    """Whether rows z ~ N(omega, V) show nothing because they do not show the sign of z."""
+    """Whether rows of z ~ N(omega, V) carry no information because they do not show its sign."""
     return bool(np.mean(V * np.square(g)) < UNMOVED and np.min(V * curvature) < -WIDENED)
 
 
@@ -354,7 +365,7 @@ def check_columns(design: Design, belief: Posterior) -> None:
 
 
 def relative_change(new: Moments, old: Moments) -> float:
-    """Mean absolute change of the means, relative to the signal's scale as now believed."""
+    """Mean absolute change of the means, relative to the root mean square of the coefficients."""
     scale = np.sqrt(new.power)
     change = float(np.mean(np.abs(new.mean - old.mean)))
     return change / scale if scale > 0.0 else change

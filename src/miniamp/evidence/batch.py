@@ -221,14 +221,14 @@ class Batch(DrawnRows[Past | None]):
             away = V * past.sweep.memory
             omega, moved = z - away, away * past.sweep.memory
         else:  # g has stayed with distant rows, or was not kept
-            omega = self._backwards(z, V)
+            omega = self._cavity_mean(z, V)
             moved = np.square(z - omega) / np.where(V > 0.0, V, 1.0)
         rows = self.channel.log_partition(self.y, omega, V) + 0.5 * moved
-        return tilt_evidence(belief, step) + float(np.sum(rows)) + self._repeated()
+        return tilt_evidence(belief, step) + float(np.sum(rows)) + self._repetition_term()
 
     def cavity(self, step: AmpStep) -> tuple[Array, Array]:
         z, V = self._predicted(step.estimate)
-        return self._backwards(z, V), V
+        return self._cavity_mean(z, V), V
 
     def _fitted(self, step: AmpStep) -> Array:
         return self._predicted(step.estimate)[0]

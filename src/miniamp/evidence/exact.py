@@ -199,7 +199,7 @@ class ExactBatch(DrawnRows[Round]):
         square, linear = float(weighted @ self.y), self.design.transposed_times(weighted)
         S, sums = self._with_products(past.S, weights), (past.square + square, past.count + count)
         site = past.precision, past.linear
-        seen = Information(S, past.b + linear, *sums, past.noise, *site, self.noisier > 1.0)
+        seen = Information(S, past.b + linear, *sums, past.noise, *site, self.noise_factor > 1.0)
         prior, nothing = belief.prior, np.zeros(N)
         centre, width = prior.moments(nothing, nothing)
         own = 1.0 / width
@@ -221,14 +221,14 @@ class ExactBatch(DrawnRows[Round]):
         enough = SETTLED_LATER if past.count else SETTLED
         enough = enough if belief.size <= ALWAYS else SETTLED_ENOUGH
         following, change = self._learned(belief, memory, enough)
-        most = NEAR if self.outvotes else np.inf
+        most = NEAR if self.keeps_weight else np.inf
         near = past.count > 0.0 and -NEAR < following.step[0] < most
         solved = change < enough or number >= (ROUNDS if near else FIRST_ROUNDS)
-        kept, figure = memory._replace(number=number), 1.0 if self.outvotes else memory.health
+        kept, figure = memory._replace(number=number), 1.0 if self.keeps_weight else memory.health
         estimate = Moments(mean, estimate.var)  # no step needs variances
         carried = 2.0 * self.known if self.learns_noise and self.known else np.inf
         step = Step(NO_TILT, estimate, kept if solved else following, change, figure, solved=solved)
-        return step._replace(solver="exact", reason=self.reason, carried_by=carried)
+        return step._replace(solver="exact", reason=self.reason, effective_rows=carried)
 
     def log_evidence(self, belief: Posterior, step: ExactStep) -> float:
         return step.memory.log_evidence
@@ -259,16 +259,16 @@ class ExactBatch(DrawnRows[Round]):
         away = step.memory.residuals
         away = self.y - self.design.times(step.estimate.mean) if away is None else away
         away = np.abs(away) * np.sqrt(step.memory.weights / seen.noise)
-        if sound and self.heavy is None and self.weights is None and plausible(away):
+        if sound and self.heavy_tailed is None and self.weights is None and plausible(away):
             return None
         now = self.with_channel(self.plain.with_noise(seen.noise))
         better = DrawnRows.adapted(now, belief, step, sound=sound)
         if better is None:
             return None
         new, past = better[0].with_channel(self.plain), belief.information
-        if new.noisier > 1.0 and self.learns_noise and past is not None:
+        if new.noise_factor > 1.0 and self.learns_noise and past is not None:
             in_full = past.contradicted or 2.0 * past.count < self.rows
-            new = new.outvoting() if in_full else new
+            new = new.keeping_weight() if in_full else new
         return new, better[1]
 
     def left_out_scores(self, step: ExactStep) -> Array:
@@ -316,7 +316,7 @@ class ExactBatch(DrawnRows[Round]):
         residuals = self.y - self.design.times(mean)
         rows = float((memory.weights * residuals) @ residuals)
         misfit = (rows + float(away @ past.S @ away)) / seen.noise + float(width @ (away * away))
-        given, left = self.repeats()
+        given, left = self.weight_factors()
         noise = float(given @ np.log(2.0 * np.pi * seen.noise / left))
         value = -0.5 * (noise + seen.solution.log_det - volume + misfit)
         health = misfit / float(given.sum())

@@ -199,7 +199,7 @@ class RobustBatch(DrawnRows[RobustState]):
             rows = rows + 0.5 * (np.log(spread) + off / spread)
         off = target - root * solution.scores
         volume = solution.log_det + float(np.sum(np.square(off))) + solution.misfit
-        mass = float(np.sum(rows)) + self._repeated() - 0.5 * volume
+        mass = float(np.sum(rows)) + self._repetition_term() - 0.5 * volume
         if state.exact:
             return mass + 0.5 * state.past
         base = belief.remembering(None)
@@ -275,7 +275,7 @@ class RobustBatch(DrawnRows[RobustState]):
         )
         reason = f"{sites.held} undecided coefficients held" if sites.held else ""
         step = Step(now.field, new, seen, change, figure, solver="robust", reason=reason)
-        step = step._replace(solved=solved, ended=ended and not solved, carried_by=carried)
+        step = step._replace(solved=solved, ended=ended and not solved, effective_rows=carried)
         if solved or ended:
             before = state.common_end
             if not solved and before is not None and before.health < np.inf:

@@ -181,7 +181,7 @@ class SoftmaxBatch(PlainEvidence):
             solver="softmax",
             reason="one posterior of all classes",
             bounded=True,
-            carried_by=float(np.sum(expected) ** 2 / max(np.sum(np.square(expected)), TINY)),
+            effective_rows=float(np.sum(expected) ** 2 / max(np.sum(np.square(expected)), TINY)),
         )
 
     def _doubted(self, belief: SoftmaxPosterior, left_out: Array) -> tuple[Array, Softmax]:
