@@ -113,11 +113,11 @@ def test_a_late_result_is_refused():
         patch.setattr(threads, "beside", lambda *_: contextmanager(lambda: iter([None]))())
         with shared_kernels.assisted(loop, given) as team:
             states = team.board[16:]
-            shared_kernels.take(0, 0, given, team)
+            shared_kernels.take(0, 0, 0, given, team)
             assert states[0] // (1 << 20) == 1
             before = team.board.copy()
             team.pull[1] = np.nan
-            shared_kernels.take(0, 1, given, team)
+            shared_kernels.take(0, 0, 1, given, team)
             np.testing.assert_array_equal(team.board, before)
             assert np.isnan(team.pull[1]).all()
 

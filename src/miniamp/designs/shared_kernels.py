@@ -88,10 +88,16 @@ overload(cut, strict=False)(_cut_of)
 
 
 @compiled
-def take(ticket: int, who: int, problem: Problem, team: Team) -> None:
-    """Sweep the part of this ticket, unless that has been done."""
+def part_of(ticket: int, parts: int) -> int:
+    """The part of this ticket: in every second iteration the last ones come first."""
+    k = ticket % _TURN
+    return parts - 1 - k if ticket // _TURN % 2 == 1 else k
+
+
+@compiled
+def take(t: int, part: int, who: int, problem: Problem, team: Team) -> None:
+    """Sweep this part in iteration t, unless that has been done."""
     rows, y, numbers, output, squares, x, v, g = problem
-    t, part = ticket // _TURN, ticket % _TURN
     last, before = t % 2, seen(team.board, _FIRST + part)
     if before // _TURN != t:
         return
@@ -102,8 +108,8 @@ def take(ticket: int, who: int, problem: Problem, team: Team) -> None:
     own = numbers if len(numbers) == 1 else numbers[here]
     sweep(
         cut(rows, here.start, here.stop), x[last], v[last] if squares else team.V[last], y[here],
-        g[last][here], squares, own, output, team.g[who][here], team.response[who][here],
-        pull, curvature,
+        g[last][here], squares, t % 2 == 1, own, output, team.g[who][here],
+        team.response[who][here], pull, curvature,
     )  # fmt: skip
     replaced(team.board, _FIRST + part, before, (t + 1) * _TURN + who)
 
@@ -119,7 +125,7 @@ def sweep_together(
         turn(board, t * _TURN)
         ticket = added(board, 0, 1)
         while ticket % _TURN < parts:
-            take(ticket, 0, problem, team)
+            take(t, part_of(ticket, parts), 0, problem, team)
             ticket = added(board, 0, 1)
     looks = 0
     for part in range(parts):
@@ -127,7 +133,7 @@ def sweep_together(
         while done // _TURN == t:
             looks += 1
             if alone or looks > team.patience:
-                take(t * _TURN + part, 0, problem, team)
+                take(t, part, 0, problem, team)
             done = seen(board, _FIRST + part)
         who, here = done % _TURN, slice(edges[part], edges[part + 1])
         g[here] = team.g[who][here]
@@ -167,7 +173,7 @@ def help_out(who: int, problem: Problem, team: Team) -> None:
         if ticket % _TURN < parts:
             ticket = added(board, 0, 1)
             if ticket < _END and ticket % _TURN < parts:
-                take(ticket, who, problem, team)
+                take(ticket // _TURN, part_of(ticket, parts), who, problem, team)
                 looks = 0
 
 

@@ -65,8 +65,8 @@ def back(
 @compiled_in_order
 def sweep(
     entries: NDArray[np.floating], places: NDArray[np.uint32], ends: NDArray[np.uint32], x: Array,
-    v: Array, y: Array, memory: Array, squares: bool, parameters: Array, output: int, g: Array,
-    response: Array, pull: Array, curvature: Array,
+    v: Array, y: Array, memory: Array, squares: bool, upwards: bool, parameters: Array, output: int,
+    g: Array, response: Array, pull: Array, curvature: Array,
 ) -> None:  # fmt: skip
     """The whole of a sandwich, as in the dense kernel of this name.
 
@@ -78,7 +78,9 @@ def sweep(
     if squares:
         for i in range(len(x)):  # assigning whole columns would take three seconds more to compile
             pairs[i, 0], pairs[i, 1] = x[i], v[i]
-    for start in range(0, len(y), _GROUP):
+    groups = -(-len(y) // _GROUP)
+    for turn in range(groups):
+        start = _GROUP * (groups - 1 - turn if upwards else turn)
         stop = min(start + _GROUP, len(y))
         own_ends, n = ends[start : stop + 1], stop - start
         if squares:

@@ -79,7 +79,7 @@ class Swept(Design):
             numbers = kernel.parameters if len(kernel.parameters) == 1 else kernel.parameters[part]
             taken, frame = self._swept(part)
             sweep = partial(
-                self._kernels.sweep, *taken, *inputs, squares, numbers, kernel.address,
+                self._kernels.sweep, *taken, *inputs, squares, False, numbers, kernel.address,
                 *outputs, pull, curvature, *frame,
             )  # fmt: skip
             return pull, curvature, sweep

@@ -110,7 +110,8 @@ def iterate(
         if team is None:
             sweep(
                 rows, x[last], shared[last] if mean_square > 0.0 else v[last], y, g[last],
-                mean_square == 0.0, numbers, output, g[new], response, pull[new], A[new],
+                mean_square == 0.0, t % 2 == 1, numbers, output, g[new], response, pull[new],
+                A[new],
             )  # fmt: skip
         else:
             problem = (rows, y, numbers, output, mean_square == 0.0, x, v, g)
