@@ -26,6 +26,7 @@ from llvmlite import ir
 from numba import cfunc, config, njit, types
 from numba.core import event
 from numba.core.caching import FunctionCache
+from numba.core.cgutils import unpack_tuple
 from numba.core.errors import TypingError
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
@@ -226,37 +227,14 @@ def _call(_typing: object, _address: object, *arrays: types.Type) -> _Code:
     def generate(
         context: _Context, builder: ir.IRBuilder, signature: Signature, given: list[ir.Value]
     ) -> ir.Value:
-        kinds = [context.get_value_type(kind) for kind in signature.args[1:]]
+        kinds = [context.get_value_type(kind) for kind in signature.args[1].types]
         code = ir.FunctionType(ir.VoidType(), kinds).as_pointer()
-        builder.call(builder.inttoptr(given[0], code), given[1:])
+        filled: list[ir.Value] = unpack_tuple(builder, given[1])  # type: ignore[no-untyped-call]
+        builder.call(builder.inttoptr(given[0], code), filled)
         return context.get_dummy_value()
 
-    return types.void(types.intp, *arrays), generate
-
-
-def _fill_moments(
-    typing: object,
-    address: object,
-    A: types.Type,
-    B: types.Type,
-    parameters: types.Type,
-    mean: types.Type,
-    var: types.Type,
-) -> _Code:
-    return _call(typing, address, A, B, parameters, mean, var)
-
-
-def _fill_output(
-    typing: object,
-    address: object,
-    y: types.Type,
-    omega: types.Type,
-    V: types.Type,
-    parameters: types.Type,
-    g: types.Type,
-    curvature: types.Type,
-) -> _Code:
-    return _call(typing, address, y, omega, V, parameters, g, curvature)
+    own = types.StarArgTuple.from_types(arrays)  # type: ignore[no-untyped-call]
+    return types.void(types.intp, own), generate
 
 
 def _bits_of(_typing: object, _number: types.Type) -> _Code:
@@ -315,12 +293,10 @@ def _place(
 
 
 #: Call the prior's `moments_kernel` that is at `Kernel.address`, the first argument.
-fill_moments = cast(
-    Callable[[int, Array, Array, Array, Array, Array], None], intrinsic(_fill_moments)
-)
+fill_moments = cast(Callable[[int, Array, Array, Array, Array, Array], None], intrinsic(_call))
 #: Call the channel's `output_kernel` that is at `Kernel.address`, the first argument.
 fill_output = cast(
-    Callable[[int, Array, Array, Array, Array, Array, Array], None], intrinsic(_fill_output)
+    Callable[[int, Array, Array, Array, Array, Array, Array], None], intrinsic(_call)
 )
 #: The 64 bits of a float64, as an integer.
 bits_of = cast(Callable[[float], int], intrinsic(_bits_of))

@@ -10,7 +10,7 @@ from rich.console import Console
 
 import miniamp
 from miniamp.channels.base import Channel
-from miniamp.cli.app import command, number, option
+from miniamp.cli.app import command, number, option, picture
 from miniamp.cli.fit import channel_of, prior_of
 from miniamp.cli.options import JSON, PRIORS
 from miniamp.cli.outputs import require_outputs, write_json
@@ -51,8 +51,9 @@ class PlanOptions(JSON):
         None, None, "BYTES", "Memory for a batch at most, such as 500MB."
     )
     plot: Path | None = option(
-        None, None, "FILE", "Draw the predicted learning curves here (.png, .pdf or .svg)."
-    )
+        None, None, "FILE", "Draw the predicted learning curves here (.png, .pdf or .svg).",
+        callback=picture,
+    )  # fmt: skip
 
 
 @command(PlanOptions)
@@ -68,8 +69,6 @@ def plan(**given: Any) -> None:
     if None not in (given["sparsity"], given["prior"]):
         raise typer.BadParameter("use --sparsity or --prior, not both")
     require_outputs({"--plot": plot})
-    if plot is not None and plot.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise typer.BadParameter(f"got {plot}, expected .png, .pdf or .svg", param_hint="--plot")
     found = miniamp.theory.plan(
         _prior(given["sparsity"], given["prior"]),
         _channel(given["channel"], given["noise"]),

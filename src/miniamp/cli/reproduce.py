@@ -13,7 +13,6 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -21,10 +20,11 @@ from rich.progress import (
 from rich.table import Table
 
 import miniamp
-from miniamp.cli.app import command
+from miniamp.cli.app import command, picture
+from miniamp.cli.outputs import require_outputs
 
 if TYPE_CHECKING:
-    from miniamp.experiments import Claim, Task
+    from miniamp.experiments import Claim
 
 #: Columns of the tables where they go to a file.
 FILE_WIDTH = 150
@@ -49,7 +49,9 @@ Seeds = Annotated[int | None, typer.Option(help="Realisations of each simulation
 Jobs = Annotated[int, typer.Option(help="Processes at a time, one thread each.", min=1)]
 
 
-Output = Annotated[Path, typer.Option(help="The picture; its numbers go beside it as CSV.")]
+Output = Annotated[
+    Path, typer.Option(callback=picture, help="The picture; its numbers go beside it as CSV.")
+]
 Size = Annotated[int, typer.Option(help="Number N of coefficients.", min=10)]
 DemoSeed = Annotated[int, typer.Option(help="Seed of the problem.", min=0)]
 
@@ -82,9 +84,8 @@ def reproduce(
             console=console,
         ) as progress:
             bar = progress.add_task(f"{name:<13}", total=len(experiments.load(name).tasks(scale)))
-            claims = experiments.reproduce(
-                name, folder, scale, jobs, partial(_advance, progress, bar)
-            )
+            advance = partial(progress.advance, bar)
+            claims = experiments.reproduce(name, folder, scale, jobs, advance)
         console.print(_table(f"{name}: {title}", claims))
         every += claims
         seconds = time.perf_counter() - start
@@ -96,23 +97,14 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _advance(progress: Progress, bar: TaskID, _: Task) -> None:
-    progress.advance(bar)
-
-
 def _table(title: str, claims: list[Claim]) -> Table:
     table = Table(title=title, title_justify="left")
     for name in ("panel", "what", "paper", "corrected", "ours", "agrees"):
         table.add_column(name)
     for claim in claims:
-        table.add_row(
-            claim.panel,
-            claim.what,
-            claim.paper,
-            claim.corrected,
-            claim.ours,
-            f"[{_COLOURS.get(claim.verdict, 'yellow')}]{claim.verdict}[/]",
-        )
+        verdict = f"[{_COLOURS.get(claim.verdict, 'yellow')}]{claim.verdict}[/]"
+        cells = claim.panel, claim.what, claim.paper, claim.corrected, claim.ours, verdict
+        table.add_row(*cells)
     notes = dict.fromkeys(f"{claim.what}: {claim.note}" for claim in claims if claim.note)
     if notes:
         table.caption, table.caption_justify = "\n".join(notes), "left"
@@ -127,7 +119,7 @@ def demo(output: Output = Path("demo.png"), size: Size = 2000, seed: DemoSeed = 
     batches of 0.35 N until there are three times as many as coefficients.
     """
     experiment = miniamp.experiments.demo
-    experiment.require_writable(output)
+    require_outputs({"--output": output})
     console = Console()
     run = experiment.Demo(size=size, seed=seed)
     console.print(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from miniamp import checks, theory
+from miniamp import theory
 from miniamp.absorb import Stop, absorb
 from miniamp.arrays import Array
 from miniamp.channels import Gaussian
@@ -111,16 +111,6 @@ class Demo:
 def write_csv(run: Demo, path: Path) -> None:
     """The numbers of the table, one row per batch."""
     write_table(path, rows_of(**run.curves()))
-
-
-def require_writable(path: Path) -> None:
-    """Refuse a place where the picture cannot go, before a minute is spent on it."""
-    if not path.parent.is_dir():
-        raise checks.refuse(
-            "output", path, "a file in a folder that exists", f"create {path.parent}"
-        )
-    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise checks.refuse("output", path, "a name ending in .png, .pdf or .svg", "rename it")
 
 
 def plot(run: Demo, path: Path) -> None:

@@ -22,6 +22,7 @@ from miniamp.report.chart import PAGE, Chart, NothingToDrawError, plotly, safe
 from miniamp.report.choices import choices
 from miniamp.report.coefficients import overlapping
 from miniamp.report.facts import Facts, lead
+from miniamp.streams.checkpoint import write_whole
 
 #: Rows of the table of batches: the latest ones.
 MOST_ROWS = 200
@@ -80,13 +81,7 @@ def write_report(
         raise checks.refuse(
             "path", f"{target}", "a file in a folder that exists", "create the folder first"
         )
-    text = _page(facts, charts(facts), title or "Fit report")
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(target, _page(facts, charts(facts), title or "Fit report"))
     return target
 
 
