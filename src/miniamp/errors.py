@@ -29,6 +29,8 @@ class MiniampError(Exception):
         What it must be.
     remedy : str
         One action. A setting is written `{name=value}` and shown as the reader would type it.
+    **facts
+        Further attributes, those that a subclass lists.
 
     Examples
     --------
@@ -40,13 +42,20 @@ class MiniampError(Exception):
     """
 
     def __init__(
-        self, argument: str, received: object = "", expected: str = "", remedy: str = ""
+        self,
+        argument: str,
+        received: object = "",
+        expected: str = "",
+        remedy: str = "",
+        **facts: object,
     ) -> None:
         super().__init__(argument, received, expected, remedy)
         self.argument = argument
         self.received = str(received)
         self.expected = expected
         self.remedy = remedy
+        for name, value in facts.items():
+            setattr(self, name, value)
 
     def __str__(self) -> str:
         return self.as_typed("python")
@@ -150,17 +159,7 @@ class CheckpointError(InvalidInputError):
         Path of the checkpoint before it, where there is a sound one.
     """
 
-    def __init__(
-        self,
-        argument: str,
-        received: object = "",
-        expected: str = "",
-        remedy: str = "",
-        *,
-        previous: str | None = None,
-    ) -> None:
-        super().__init__(argument, received, expected, remedy)
-        self.previous = previous
+    previous: str | None = None
 
 
 class ConflictError(MiniampError, ArithmeticError):
@@ -184,25 +183,11 @@ class ConflictError(MiniampError, ArithmeticError):
         By how many standard deviations its y is off.
     """
 
-    def __init__(
-        self,
-        argument: str,
-        received: object = "",
-        expected: str = "",
-        remedy: str = "",
-        *,
-        health: float = math.nan,
-        iteration: int = 0,
-        batch: int | None = None,
-        row: int | None = None,
-        deviations: float = math.nan,
-    ) -> None:
-        super().__init__(argument, received, expected, remedy)
-        self.row = row
-        self.deviations = deviations
-        self.health = health
-        self.iteration = iteration
-        self.batch = batch
+    health: float = math.nan
+    iteration: int = 0
+    batch: int | None = None
+    row: int | None = None
+    deviations: float = math.nan
 
     def in_batch(self, batch: int) -> Self:
         """The same error with the index of its batch, which the message then names."""

@@ -124,7 +124,7 @@ def demo(output: Output = Path("demo.png"), size: Size = 2000, seed: DemoSeed = 
     run = experiment.Demo(size=size, seed=seed)
     console.print(
         f"[bold]Sparse regression[/bold], N = {size}, 30 % non-zero, noise variance "
-        f"{experiment.NOISE:g}; {run.batches} batches of {run.rows} rows"
+        f"{experiment.NOISE:g}; {run.batches} batches of {run.problem.rows} rows"
     )
     with Progress(
         TextColumn("{task.description:<14}"),
@@ -134,7 +134,7 @@ def demo(output: Output = Path("demo.png"), size: Size = 2000, seed: DemoSeed = 
         TimeElapsedColumn(),
         console=console,
     ) as progress:
-        for name in run.algorithms:
+        for name in experiment.LOOKS:
             task = progress.add_task(name, total=run.batches)
             for _ in run.steps(name):
                 progress.advance(task)

@@ -51,7 +51,7 @@ class Demo:
     Examples
     --------
     >>> run = Demo(size=100)
-    >>> for name in run.algorithms:
+    >>> for name in LOOKS:
     ...     for _ in run.steps(name):
     ...         pass
     >>> list(run.curves())
@@ -63,19 +63,9 @@ class Demo:
     estimates: dict[str, list[Array]] = field(default_factory=dict, repr=False)
 
     @property
-    def algorithms(self) -> list[str]:
-        """Their names, in the order of the table."""
-        return list(_STEP)
-
-    @property
     def batches(self) -> int:
         """Batches until there are at least ALPHA rows per coefficient."""
         return int(np.ceil(ALPHA / ALPHA_B))
-
-    @property
-    def rows(self) -> int:
-        """Rows of a batch."""
-        return self.problem.rows
 
     @cached_property
     def problem(self) -> Problem:

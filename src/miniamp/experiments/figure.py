@@ -253,14 +253,7 @@ def _run_and_keep(task: Task, parts: Path) -> None:
         "rows": rows,
     }
     parts.mkdir(parents=True, exist_ok=True)
-    write_whole(parts / task.file, json.dumps(kept, default=_plain))
-
-
-def _plain(value: object) -> object:
-    """A NumPy number as JSON knows it."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"rows: got {type(value).__name__}, expected numbers and words")
+    write_whole(parts / task.file, json.dumps(kept, default=np.generic.item))
 
 
 @contextmanager

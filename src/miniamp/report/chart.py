@@ -102,7 +102,7 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """A plot: what is drawn, between which axes, and what it tells."""
+    """A plot: what is drawn, between which axes, and its explanation."""
 
     title: str
     words: str  #: explanation on the page

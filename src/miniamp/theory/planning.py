@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -74,6 +74,15 @@ class Plan:
     schedule: Schedule | None  #: the best unequal batches, where there is a limit on memory
     #: Of the first batch. Between `information` and `spinodal` a batch is in its hard region.
     transitions: Transitions
+    #: The table's column names.
+    header: ClassVar = (
+        "  choice",
+        "rows per batch",
+        "alpha_b",
+        "memory",
+        "rows to target",
+        "error",
+    )
 
     @property
     def hard_rows(self) -> tuple[int, int] | None:
@@ -140,11 +149,6 @@ class Plan:
             )
             for choice in self.choices
         ]
-
-    @property
-    def header(self) -> tuple[str, ...]:
-        """The table's column names."""
-        return ("  choice", "rows per batch", "alpha_b", "memory", "rows to target", "error")
 
     def __str__(self) -> str:
         return "\n".join([text_table([self.header, *self.rows_of_table()]), self.advice()])

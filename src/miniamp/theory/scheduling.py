@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +81,8 @@ class Schedule(Sizes):
     #: Equal batches of every size within the limit, and all rows at once, which ignores it: no
     #: equal batches do better than the schedule, and no schedule better than all rows at once.
     others: tuple[Sizes, ...] = field(kw_only=True, repr=False)
+    #: The table's column names.
+    header: ClassVar = ("  plan", "batches", "largest", "rows", "error")
 
     def rows_of_table(self) -> list[tuple[str, ...]]:
         """The table's cells, as text."""
@@ -93,11 +96,6 @@ class Schedule(Sizes):
             )
             for way in (self, *self.others)
         ]
-
-    @property
-    def header(self) -> tuple[str, ...]:
-        """The table's column names."""
-        return ("  plan", "batches", "largest", "rows", "error")
 
     def __str__(self) -> str:
         order = ", ".join(shortened(self.sizes))
