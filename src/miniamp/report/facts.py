@@ -154,8 +154,6 @@ class Facts:
 
 def lead(facts: Facts) -> str:
     """What a report is about, in a sentence."""
-    batches = len(facts.everything)
-    unit = "batch" if batches == 1 else "batches"
     target, source = facts.origin.get("target"), facts.origin.get("source")
     about = f" of {target}" if target else ""
     several = facts.task == "regression" and len(facts.groups) > 1
@@ -165,14 +163,15 @@ def lead(facts: Facts) -> str:
         about = f" of {len(facts.groups):,} targets ({names}{more})"
     return (
         f"{facts.name}: {facts.task}{about}{f' from {source}' if source else ''}, "
-        f"{_count(facts.rows_seen, 'row')} in {batches:,} {unit}, "
-        f"{_count(len(facts.features), 'feature')}."
+        f"{counted(facts.rows_seen, 'row')} in {counted(len(facts.everything), 'batch')}, "
+        f"{counted(len(facts.features), 'feature')}."
         + (" Errors and learned parameters are means over the targets." if several else "")
     )
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
+def counted(number: int, what: str) -> str:
+    """So many of something, in words."""
+    return f"{number:,} {what}" + ("" if number == 1 else "es" if what.endswith("ch") else "s")
 
 
 def _groups(fitted: object, clusters: bool, classes: list[str], size: int) -> list[str]:

@@ -292,10 +292,6 @@ def _result(task: Future, k: int) -> tuple[Tilt, Info]:
             named.batch = k
         raise named from error
     except (KilledWorker, CancelledError) as error:
-        raise LostWorkersError(
-            "client",
-            f"workers that died one after the other while absorbing batch {k}",
-            "one that lives",
-            "give them more memory; the belief is unchanged",
-        ) from error
+        received = f"workers that died one after the other while absorbing batch {k}"
+        raise LostWorkersError.of(received, "give them more memory") from error
     return gained
