@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
 
 import miniamp
 from miniamp.channels.base import Channel
@@ -78,7 +77,7 @@ def plan(**given: Any) -> None:
     if given["as_json"]:
         write_json(_plain(found))
     else:
-        Console().print(found)
+        typer.echo(str(found))
     if plot is not None:
         _draw(found, plot)
         if not given["as_json"]:

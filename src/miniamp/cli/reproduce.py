@@ -144,12 +144,12 @@ def demo(output: Output = Path("demo.png"), size: Size = 2000, seed: DemoSeed = 
     console.print(f"Picture: {output}   numbers: {output.with_suffix('.csv')}")
 
 
-def _curve_table(curves: dict[str, list[float]]) -> Table:
-    table = Table(caption="Mean squared error after each batch; lower is better")
-    names = list(curves)
-    table.add_column(names[0], justify="right", style="bold")
-    for name in names[1:]:
-        table.add_column(name, justify="right")
-    for alpha, *errors in zip(*curves.values(), strict=True):
-        table.add_row(f"{alpha:.2f}", *(f"{error:.1e}" for error in errors))
-    return table
+def _curve_table(curves: dict[str, list[float]]) -> str:
+    errors = (
+        [f"{alpha:.2f}", *(f"{e:.1e}" for e in row)]
+        for alpha, *row in zip(*curves.values(), strict=True)
+    )
+    return (
+        "Mean squared error after each batch; lower is better\n"
+        + miniamp.theory.curves.text_table([[*curves], *errors])
+    )

@@ -27,7 +27,6 @@ from miniamp.theory.spectrum import Spectrum
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from rich.console import Group
 
 #: Without a limit on memory, the pick is the smallest batch that costs at most this factor of rows.
 WORTH = 1.25
@@ -152,17 +151,6 @@ class Plan:
 
     def __str__(self) -> str:
         return "\n".join([text_table([self.header, *self.rows_of_table()]), self.advice()])
-
-    def __rich__(self) -> Group:
-        from rich.console import Group
-        from rich.table import Table
-
-        table = Table(title="plan")
-        for i, name in enumerate(self.header):
-            table.add_column(name.strip(), justify="left" if i == 0 else "right")
-        for choice, row in zip(self.choices, self.rows_of_table(), strict=True):
-            table.add_row(*row, style="bold green" if choice is self.pick else None)
-        return Group(table, self.advice())
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the predicted learning curve of every choice; returns the axes."""
