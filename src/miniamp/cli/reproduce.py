@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import MofNCompleteColumn, Progress
 from rich.table import Table
 
 import miniamp
@@ -75,14 +68,7 @@ def reproduce(
     for name in experiments.names(figure):
         start = time.perf_counter()
         title = experiments.load(name).title
-        with Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=console,
-        ) as progress:
+        with _progress(console) as progress:
             bar = progress.add_task(f"{name:<13}", total=len(experiments.load(name).tasks(scale)))
             advance = partial(progress.advance, bar)
             claims = experiments.reproduce(name, folder, scale, jobs, advance)
@@ -95,6 +81,11 @@ def reproduce(
     console.print(f"[bold {colour}]{experiments.outcome(every)}[/bold {colour}]")
     if failed:
         raise typer.Exit(1)
+
+
+def _progress(console: Console) -> Progress:
+    """Bars with the share that is done, the time that is left, and the number that is done."""
+    return Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console)
 
 
 def _table(title: str, claims: list[Claim]) -> Table:
@@ -126,16 +117,9 @@ def demo(output: Output = Path("demo.png"), size: Size = 2000, seed: DemoSeed = 
         f"[bold]Sparse regression[/bold], N = {size}, 30 % non-zero, noise variance "
         f"{experiment.NOISE:g}; {run.batches} batches of {run.problem.rows} rows"
     )
-    with Progress(
-        TextColumn("{task.description:<14}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("batches"),
-        TimeElapsedColumn(),
-        console=console,
-    ) as progress:
+    with _progress(console) as progress:
         for name in experiment.LOOKS:
-            task = progress.add_task(name, total=run.batches)
+            task = progress.add_task(f"{name:<13}", total=run.batches)
             for _ in run.steps(name):
                 progress.advance(task)
     console.print(_curve_table(run.curves()))
