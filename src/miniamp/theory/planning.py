@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -73,15 +73,6 @@ class Plan:
     schedule: Schedule | None  #: the best unequal batches, where there is a limit on memory
     #: Of the first batch. Between `information` and `spinodal` a batch is in its hard region.
     transitions: Transitions
-    #: The table's column names.
-    header: ClassVar = (
-        "  choice",
-        "rows per batch",
-        "alpha_b",
-        "memory",
-        "rows to target",
-        "error",
-    )
 
     @property
     def hard_rows(self) -> tuple[int, int] | None:
@@ -135,9 +126,9 @@ class Plan:
             return f"an error of {choice.mse:.3g} when the rows are used up, {cost}."
         return f"an error of {choice.mse:.3g} after {choice.rows:,} rows, {cost}."
 
-    def rows_of_table(self) -> list[tuple[str, ...]]:
-        """The table's cells, as text."""
-        return [
+    def __str__(self) -> str:
+        head = ("  choice", "rows per batch", "alpha_b", "memory", "rows to target", "error")
+        rows = [
             (
                 ("> " if choice is self.pick else "  ") + choice.name,
                 f"{choice.batch_rows:,}",
@@ -148,9 +139,7 @@ class Plan:
             )
             for choice in self.choices
         ]
-
-    def __str__(self) -> str:
-        return "\n".join([text_table([self.header, *self.rows_of_table()]), self.advice()])
+        return "\n".join([text_table([head, *rows]), self.advice()])
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the predicted learning curve of every choice; returns the axes."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,12 +80,9 @@ class Schedule(Sizes):
     #: Equal batches of every size within the limit, and all rows at once, which ignores it: no
     #: equal batches do better than the schedule, and no schedule better than all rows at once.
     others: tuple[Sizes, ...] = field(kw_only=True, repr=False)
-    #: The table's column names.
-    header: ClassVar = ("  plan", "batches", "largest", "rows", "error")
 
-    def rows_of_table(self) -> list[tuple[str, ...]]:
-        """The table's cells, as text."""
-        return [
+    def __str__(self) -> str:
+        rows = [
             (
                 way.name,
                 f"{len(way.sizes)}",
@@ -96,10 +92,8 @@ class Schedule(Sizes):
             )
             for way in (self, *self.others)
         ]
-
-    def __str__(self) -> str:
-        order = ", ".join(shortened(self.sizes))
-        return f"{text_table([self.header, *self.rows_of_table()])}\nBatches in order: {order}"
+        table = text_table([("  plan", "batches", "largest", "rows", "error"), *rows])
+        return f"{table}\nBatches in order: {', '.join(shortened(self.sizes))}"
 
 
 def schedule(
