@@ -53,17 +53,6 @@ class Run(ABC, Generic[E]):
         Those that decide about the result.
     arguments : dict
         Those of `open_stream`.
-
-    Attributes
-    ----------
-    learned : (estimator, state of the stream) or None
-        The estimator, and the position in the stream that it has reached: replaced together.
-    files : list of dict
-        What the source was when the run began; see `fingerprint`.
-    batch_rows : int
-        Rows per batch.
-    resumed : int
-        Rows that were learned before this process began.
     """
 
     #: The name of the command.
@@ -78,10 +67,13 @@ class Run(ABC, Generic[E]):
     def __init__(self, source: str, given: Options, options: Options, arguments: Options) -> None:
         self.source, self.given, self.options = source, given, options
         self._arguments = {"unknown": "warn", **arguments}
+        #: The estimator, and the position in the stream that it has reached: replaced together.
         self.learned: tuple[E, State] | None = None
         self._written: tuple[E, State] | None = None
+        #: What the source was when the run began; see `fingerprint`.
         self.files: list[dict[str, str | int]] = []
-        self.resumed, self.batch_rows = 0, SAMPLE
+        self.resumed = 0  #: rows that were learned before this process began
+        self.batch_rows = SAMPLE  #: rows per batch
         self.prepare()
 
     @abstractmethod
@@ -283,17 +275,11 @@ class Interruption:
     """While entered, Ctrl-C and SIGTERM end the wait for rows, but a batch is finished first.
 
     A second one ends that batch too; what it would have taught is not learned.
-
-    Attributes
-    ----------
-    signal : int or None
-        The signal that came.
-    over : bool
-        Whether there is nothing left to interrupt: what was learned is only saved.
     """
 
     def __init__(self) -> None:
-        self.signal: int | None = None
+        self.signal: int | None = None  #: the signal that came
+        #: Whether there is nothing left to interrupt: what was learned is only saved.
         self.over = False
         self._waiting = False
         self._before: dict[int, object] = {}

@@ -47,13 +47,6 @@ def plot_error(facts: Facts) -> Chart:
     Every batch is predicted before it is learned from. For a clustering: the variance of samples
     around their centres, as it was learned.
 
-    Parameters
-    ----------
-    estimator : fitted estimator
-        A MiniAMPRegressor, MiniAMPClassifier or MiniAMPClusterer.
-    ax : matplotlib axes, optional
-        Where to draw; new ones by default.
-
     Examples
     --------
     >>> import numpy as np
