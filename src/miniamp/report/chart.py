@@ -122,16 +122,19 @@ class NothingToDrawError(InvalidInputError):
     """An estimator has nothing that this plot could show; the page leaves it out."""
 
 
-#: Every chart of the page with its place on it; filled by `on_page` when the plots are imported.
-PAGE: list[tuple[int, Callable[[Facts], Chart]]] = []
+#: Whether a chart is shown on the page of these facts.
+Shown = Callable[[Facts], bool]
+#: Every chart of the page with its place on it, and where it is shown; filled by `on_page` when the
+#: plots are imported.
+PAGE: list[tuple[int, Callable[[Facts], Chart], Shown]] = []
 C = TypeVar("C", bound=Callable[..., Chart])
 
 
-def on_page(place: int) -> Callable[[C], C]:
+def on_page(place: int, shown: Shown = lambda _: True) -> Callable[[C], C]:
     """Put a chart, which is a function of `Facts`, on the page, a lower place first."""
 
     def entered(chart: C) -> C:
-        PAGE.append((place, chart))
+        PAGE.append((place, chart, shown))
         return chart
 
     return entered
@@ -313,7 +316,7 @@ def matplotlib(chart: Chart, ax: Axes | None = None) -> Axes:
 
 
 def plotted(
-    place: int, shown: Callable[[Facts], bool] | None = None
+    place: int, shown: Shown = lambda _: True
 ) -> Callable[[Callable[..., Chart]], Callable[..., Axes]]:
     """A plot made from a function that describes it as a chart.
 
@@ -322,15 +325,10 @@ def plotted(
     """
 
     def made(chart: Callable[..., Chart]) -> Callable[..., Axes]:
-        def on_its_page(facts: Facts) -> Chart:
-            if shown is not None and not shown(facts):
-                raise nothing(facts.task, "another task, or more batches", "leave it out")
-            return chart(facts)
-
         def plot(estimator: object, ax: Axes | None = None, **options: Given) -> Axes:
             return matplotlib(chart(Facts.of(estimator), **options), ax)
 
-        on_page(place)(on_its_page)
+        on_page(place, shown)(chart)
         own, more = signature(plot), list(signature(chart).parameters.values())[1:]
         update_wrapper(plot, chart)
         given = [*list(own.parameters.values())[:2], *more]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -88,11 +89,9 @@ def write_report(
 def charts(facts: Facts) -> list[Chart]:
     """The charts that this estimator has something for, in the order of the page."""
     found = []
-    for _, chart in sorted(PAGE, key=lambda entry: entry[0]):
-        try:
-            found.append(chart(facts))
-        except NothingToDrawError:
-            continue
+    for _, chart, shown in sorted(PAGE, key=lambda entry: entry[0]):
+        with suppress(NothingToDrawError):
+            found += [chart(facts)] if shown(facts) else []
     return _filled(found)
 
 
