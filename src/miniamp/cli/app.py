@@ -107,7 +107,7 @@ def learner(*groups: type) -> Callable[[K], K]:
 
     def decorated(kind: K) -> K:
         def start(**given: Any) -> None:
-            run = kind(given.pop("source"), given, options_of(given), reading_options(given))
+            run = kind(given)
             with run.meanwhile():
                 run.execute()
 

@@ -23,7 +23,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 import miniamp
 from miniamp.cli import outputs
-from miniamp.cli.app import Options
+from miniamp.cli.app import Options, options_of, reading_options
 from miniamp.cli.saved import E, State, fingerprint, from_start, named, resumed, save
 from miniamp.errors import printable
 from miniamp.streams import Schema, Stream, StreamBatch, lock, open_stream
@@ -45,14 +45,8 @@ class Run(ABC, Generic[E]):
 
     Parameters
     ----------
-    source : str
-        The rows, as given.
     given : dict
-        All options, by name.
-    options : dict
-        Those that decide about the result.
-    arguments : dict
-        Those of `open_stream`.
+        The source and all options, by name.
     """
 
     #: The name of the command.
@@ -64,9 +58,10 @@ class Run(ABC, Generic[E]):
     #: Whether the target is text, as `open_stream` takes it.
     labels: bool | str = "auto"
 
-    def __init__(self, source: str, given: Options, options: Options, arguments: Options) -> None:
-        self.source, self.given, self.options = source, given, options
-        self._arguments = {"unknown": "warn", **arguments}
+    def __init__(self, given: Options) -> None:
+        self.given, self.source = given, str(given["source"])
+        self.options = options_of(given)  #: those that decide about the result
+        self._arguments = {"unknown": "warn", **reading_options(given)}
         #: The estimator, and the position in the stream that it has reached: replaced together.
         self.learned: tuple[E, State] | None = None
         self._written: tuple[E, State] | None = None

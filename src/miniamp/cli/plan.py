@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import miniamp
+from miniamp import checks
 from miniamp.channels.base import Channel
 from miniamp.cli.app import command, number, option, picture
 from miniamp.cli.fit import channel_of, prior_of
 from miniamp.cli.options import JSON, PRIORS
 from miniamp.cli.outputs import require_outputs, write_json
-from miniamp.errors import MissingExtraError
 from miniamp.priors import GaussBernoulli, Gaussian, ScalarPrior
 
 if TYPE_CHECKING:
@@ -79,7 +79,11 @@ def plan(**given: Any) -> None:
     else:
         typer.echo(str(found))
     if plot is not None:
-        _draw(found, plot)
+        figure = checks.needed("matplotlib.figure", "--plot").Figure(
+            (7.0, 4.5), layout="constrained"
+        )
+        found.plot(figure.subplots())
+        figure.savefig(plot, dpi=150)
         if not given["as_json"]:
             typer.echo(f"plot: {plot}")
 
@@ -119,15 +123,3 @@ def _plain(found: Plan) -> dict[str, object]:
         },
         "advice": found.advice(),
     }
-
-
-def _draw(found: Plan, path: Path) -> None:
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415 (optional)
-    except ImportError:
-        raise MissingExtraError(
-            "--plot", "", "matplotlib to be installed", 'pip install "miniamp[report]"'
-        ) from None
-    figure = Figure(figsize=(7.0, 4.5), layout="constrained")
-    found.plot(figure.subplots())
-    figure.savefig(path, dpi=150)
