@@ -15,6 +15,7 @@ import numpy as np
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.errors import InvalidInputError
+from miniamp.estimators.summary import short
 from miniamp.report.facts import Facts
 
 if TYPE_CHECKING:
@@ -251,7 +252,7 @@ def _axis(axis: Axis) -> Plain:
         made |= {
             "tickmode": "array",
             "tickvals": list(range(len(axis.labels))),
-            "ticktext": [safe(_short(label)) for label in axis.labels],
+            "ticktext": [safe(short(label, LONGEST_LABEL)) for label in axis.labels],
             "showgrid": False,
             "zeroline": False,
         }
@@ -374,7 +375,3 @@ def _scale(ax: Axes, chart: Chart) -> None:
 def _numbers(values: Iterable[float]) -> list[float | None]:
     """Values as JSON takes them: None for what is no number."""
     return [float(value) if np.isfinite(value) else None for value in values]
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST_LABEL else name[:8] + "…" + name[-9:]
