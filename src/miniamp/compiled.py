@@ -26,6 +26,7 @@ from llvmlite import ir
 from numba import cfunc, config, njit, types
 from numba.core import event
 from numba.core.caching import FunctionCache
+from numba.core.cgutils import unpack_tuple
 from numba.core.errors import TypingError
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
@@ -215,7 +216,8 @@ event.register("numba:compile", _Announce())  # type: ignore[no-untyped-call]  #
 
 
 #: What Numba asks of an instruction: the types it takes, and how its code is made.
-_Code: TypeAlias = tuple[Signature, Callable[..., ir.Value]]
+_Generate: TypeAlias = Callable[..., ir.Value]
+_Code: TypeAlias = tuple[Signature, _Generate]
 
 
 def _call(_typing: object, _address: object, *arrays: types.Type) -> _Code:
@@ -226,37 +228,14 @@ def _call(_typing: object, _address: object, *arrays: types.Type) -> _Code:
     def generate(
         context: _Context, builder: ir.IRBuilder, signature: Signature, given: list[ir.Value]
     ) -> ir.Value:
-        kinds = [context.get_value_type(kind) for kind in signature.args[1:]]
+        kinds = [context.get_value_type(kind) for kind in signature.args[1].types]
         code = ir.FunctionType(ir.VoidType(), kinds).as_pointer()
-        builder.call(builder.inttoptr(given[0], code), given[1:])
+        filled: list[ir.Value] = unpack_tuple(builder, given[1])  # type: ignore[no-untyped-call]
+        builder.call(builder.inttoptr(given[0], code), filled)
         return context.get_dummy_value()
 
-    return types.void(types.intp, *arrays), generate
-
-
-def _fill_moments(
-    typing: object,
-    address: object,
-    A: types.Type,
-    B: types.Type,
-    parameters: types.Type,
-    mean: types.Type,
-    var: types.Type,
-) -> _Code:
-    return _call(typing, address, A, B, parameters, mean, var)
-
-
-def _fill_output(
-    typing: object,
-    address: object,
-    y: types.Type,
-    omega: types.Type,
-    V: types.Type,
-    parameters: types.Type,
-    g: types.Type,
-    curvature: types.Type,
-) -> _Code:
-    return _call(typing, address, y, omega, V, parameters, g, curvature)
+    own = types.StarArgTuple.from_types(arrays)  # type: ignore[no-untyped-call]
+    return types.void(types.intp, own), generate
 
 
 def _bits_of(_typing: object, _number: types.Type) -> _Code:
@@ -273,54 +252,45 @@ def _reinterpret(
     return builder.bitcast(given[0], context.get_value_type(signature.return_type))
 
 
-def _seen(_typing: object, array: types.Type, index: types.Type) -> _Code:
+def _at_place(make: Callable[[ir.IRBuilder, ir.Value, list[ir.Value]], ir.Value]) -> _Generate:
+    """The code that `make` gives for the address of a number in an array of int64."""
+
     def generate(
         context: _Context, builder: ir.IRBuilder, signature: Signature, given: list[ir.Value]
     ) -> ir.Value:
-        place = _place(context, builder, signature, given)
-        return builder.load_atomic(place, "seq_cst", align=8)
+        view = context.make_array(signature.args[0])(context, builder, given[0])
+        return make(builder, builder.gep(view.data, [given[1]]), given)
 
-    return types.int64(array, index), generate
+    return generate
+
+
+def _seen(_typing: object, array: types.Type, index: types.Type) -> _Code:
+    return types.int64(array, index), _at_place(
+        lambda builder, place, _: builder.load_atomic(place, "seq_cst", align=8)
+    )
 
 
 def _added(_typing: object, array: types.Type, index: types.Type, _more: types.Type) -> _Code:
-    def generate(
-        context: _Context, builder: ir.IRBuilder, signature: Signature, given: list[ir.Value]
-    ) -> ir.Value:
-        place = _place(context, builder, signature, given)
-        return builder.atomic_rmw("add", place, given[2], "seq_cst")
-
-    return types.int64(array, index, types.int64), generate
+    return types.int64(array, index, types.int64), _at_place(
+        lambda builder, place, given: builder.atomic_rmw("add", place, given[2], "seq_cst")
+    )
 
 
 def _replaced(
     _typing: object, array: types.Type, index: types.Type, _old: types.Type, _new: types.Type
 ) -> _Code:
-    def generate(
-        context: _Context, builder: ir.IRBuilder, signature: Signature, given: list[ir.Value]
-    ) -> ir.Value:
-        place = _place(context, builder, signature, given)
+    def exchanged(builder: ir.IRBuilder, place: ir.Value, given: list[ir.Value]) -> ir.Value:
         found = builder.cmpxchg(place, given[2], given[3], "seq_cst", "seq_cst")
         return builder.extract_value(found, 1)
 
-    return types.boolean(array, index, types.int64, types.int64), generate
-
-
-def _place(
-    context: _Context, builder: ir.IRBuilder, signature: Signature, given: list[ir.Value]
-) -> ir.Value:
-    """The address of a number in an array of int64."""
-    view = context.make_array(signature.args[0])(context, builder, given[0])
-    return builder.gep(view.data, [given[1]])
+    return types.boolean(array, index, types.int64, types.int64), _at_place(exchanged)
 
 
 #: Call the prior's `moments_kernel` that is at `Kernel.address`, the first argument.
-fill_moments = cast(
-    Callable[[int, Array, Array, Array, Array, Array], None], intrinsic(_fill_moments)
-)
+fill_moments = cast(Callable[[int, Array, Array, Array, Array, Array], None], intrinsic(_call))
 #: Call the channel's `output_kernel` that is at `Kernel.address`, the first argument.
 fill_output = cast(
-    Callable[[int, Array, Array, Array, Array, Array, Array], None], intrinsic(_fill_output)
+    Callable[[int, Array, Array, Array, Array, Array, Array], None], intrinsic(_call)
 )
 #: The 64 bits of a float64, as an integer.
 bits_of = cast(Callable[[float], int], intrinsic(_bits_of))

@@ -29,6 +29,8 @@ class MiniampError(Exception):
         What it must be.
     remedy : str
         One action. A setting is written `{name=value}` and shown as the reader would type it.
+    **facts
+        Further attributes, those that a subclass lists.
 
     Examples
     --------
@@ -40,13 +42,20 @@ class MiniampError(Exception):
     """
 
     def __init__(
-        self, argument: str, received: object = "", expected: str = "", remedy: str = ""
+        self,
+        argument: str,
+        received: object = "",
+        expected: str = "",
+        remedy: str = "",
+        **facts: object,
     ) -> None:
         super().__init__(argument, received, expected, remedy)
         self.argument = argument
         self.received = str(received)
         self.expected = expected
         self.remedy = remedy
+        for name, value in facts.items():
+            setattr(self, name, value)
 
     def __str__(self) -> str:
         return self.as_typed("python")
@@ -142,25 +151,9 @@ class MissingExtraError(MiniampError, ImportError):
 
 
 class CheckpointError(InvalidInputError):
-    """A checkpoint file is missing, truncated, altered or no checkpoint; it was not used.
+    """A checkpoint file is missing, truncated, altered or no checkpoint; it was not used."""
 
-    Attributes
-    ----------
-    previous : str or None
-        Path of the checkpoint before it, where there is a sound one.
-    """
-
-    def __init__(
-        self,
-        argument: str,
-        received: object = "",
-        expected: str = "",
-        remedy: str = "",
-        *,
-        previous: str | None = None,
-    ) -> None:
-        super().__init__(argument, received, expected, remedy)
-        self.previous = previous
+    previous: str | None = None  #: path of the checkpoint before it, where there is a sound one
 
 
 class ConflictError(MiniampError, ArithmeticError):
@@ -168,41 +161,17 @@ class ConflictError(MiniampError, ArithmeticError):
 
     Tilts cannot be undone, so a batch that converged to a contradiction (its residuals far larger
     than its own error bars) is refused before its tilt is added.
-
-    Attributes
-    ----------
-    health : float
-        Squared residuals over their expected value in the last attempt, mean g^2 / mean(-dg);
-        about 1 when all is well, NaN where an entry of X was refused before.
-    iteration : int
-        The iteration at which the last attempt ended.
-    batch : int or None
-        Index of the batch, counted from 0, from `absorb.stream`; None from an estimator.
-    row : int or None
-        Index in the batch, from 0, of the worst row, where single rows are at fault.
-    deviations : float
-        By how many standard deviations its y is off.
     """
 
-    def __init__(
-        self,
-        argument: str,
-        received: object = "",
-        expected: str = "",
-        remedy: str = "",
-        *,
-        health: float = math.nan,
-        iteration: int = 0,
-        batch: int | None = None,
-        row: int | None = None,
-        deviations: float = math.nan,
-    ) -> None:
-        super().__init__(argument, received, expected, remedy)
-        self.row = row
-        self.deviations = deviations
-        self.health = health
-        self.iteration = iteration
-        self.batch = batch
+    #: Squared residuals over their expected value in the last attempt, mean g^2 / mean(-dg); about
+    #: 1 when all is well, NaN where an entry of X was refused before.
+    health: float = math.nan
+    iteration: int = 0  #: at which the last attempt ended
+    #: Index of the batch, counted from 0, from `absorb.stream`; None from an estimator.
+    batch: int | None = None
+    #: Index in the batch, from 0, of the worst row, where single rows are at fault.
+    row: int | None = None
+    deviations: float = math.nan  #: by how many standard deviations its y is off
 
     def in_batch(self, batch: int) -> Self:
         """The same error with the index of its batch, which the message then names."""

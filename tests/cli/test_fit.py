@@ -303,8 +303,8 @@ def test_a_file_sorted_by_class_is_fitted_once_and_not_at_every_batch(folder, ru
     header, *rows = (folder / "labels.csv").read_text().splitlines()
     rows.sort(key=lambda row: row.endswith("low"))
     (folder / "sorted.csv").write_text("\n".join([header, *rows]) + "\n")
-    fits, before = [], FitState._after
-    monkeypatch.setattr(FitState, "_after", lambda *given: fits.append(1) or before(*given))
+    fits, before = [], FitState._learned
+    monkeypatch.setattr(FitState, "_learned", lambda *given: fits.append(1) or before(*given))
     ran = run("fit", "sorted.csv", "--target", "y", "--batch-size", 10)
     assert ran.code == 0
     assert len(rows) // 10 > 10
@@ -374,13 +374,13 @@ def test_what_a_message_advises_works(folder, run):
 
 def test_the_time_counts_learning_from_rows_that_wait(folder, run, monkeypatch):
     """Of 1,431 leaves, sorted by species, "0.1 s" was shown after minutes."""
-    learn = FitState._after
+    learn = FitState._learned
 
     def slowly(state, rows):
         time.sleep(0.5)
         return learn(state, rows)
 
-    monkeypatch.setattr(FitState, "_after", slowly)
+    monkeypatch.setattr(FitState, "_learned", slowly)
     (folder / "sorted.csv").write_text("a,y\n1,no\n2,no\n3,no\n3,yes\n5,yes\n")
     ran = run("fit", "sorted.csv", "--target", "y", "--json")
     assert ran.code == 0, ran.err

@@ -1,6 +1,5 @@
 """The planner: what it answers, and that its answers are those of the curves."""
 
-import io
 from types import SimpleNamespace
 
 import numpy as np
@@ -76,14 +75,11 @@ def test_a_target_beyond_the_budget_is_out_of_reach():
     assert "out of reach" in str(found)
 
 
-def test_the_table_shows_the_pick_and_rich_renders_it():
+def test_the_table_shows_the_pick():
     found = theory.plan(SPARSE, NOISY, 1000, target_mse=0.01)
     lines = str(found).splitlines()
-    assert sum(line.startswith("> ") for line in lines) == 1
-    rich = pytest.importorskip("rich.console")
-    console = rich.Console(record=True, width=140, file=io.StringIO())
-    console.print(found)
-    assert found.pick.name in console.export_text()
+    (shown,) = (line for line in lines if line.startswith("> "))
+    assert found.pick.name in shown
 
 
 def test_plot_has_a_curve_for_every_choice():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from miniamp import checks
 from miniamp.arrays import Array
 from miniamp.errors import InvalidInputError
 from miniamp.streams import Schema, open_stream
+from miniamp.streams.formats.arrow import unpacked_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -194,54 +194,29 @@ def _too_many(name: str, rows: int, most: int) -> TooManyRowsError:
 
 
 def _table(content: bytes, most_rows: int) -> pa.Table:
-    """The table of an Arrow stream."""
+    """The table of an Arrow stream; refused before anything in it is unpacked or made a list."""
     try:
         import pyarrow as pa  # noqa: PLC0415 (optional)
     except ImportError:
         raise FormatError("body", "Arrow", "JSON: the server has no pyarrow", "send JSON") from None
     try:
-        _require_small(pa, content, most_rows)
+        for message in pa.ipc.MessageReader.open_stream(pa.BufferReader(content)):
+            if message.type == "dictionary":
+                remedy = "cast them before sending"
+                raise FormatError("body", "dictionaries", "plain columns", remedy)
+            # A small body may otherwise unpack to gigabytes.
+            if message.body is not None and unpacked_bytes(memoryview(message.body)):
+                raise FormatError("body", "compressed batches", "plain ones", "write uncompressed")
+        # Batches that are not compressed are read without a copy.
         table = pa.ipc.open_stream(content).read_all()
+        if table.num_rows > most_rows:
+            raise _too_many("body", table.num_rows, most_rows)
         table.validate(full=True)
     except InvalidInputError:
         raise
-    except (pa.ArrowException, OSError, ValueError, KeyError, struct.error):
+    except (pa.ArrowException, OSError, ValueError, KeyError):
         raise FormatError(
             "body", "bytes that are no Arrow stream", "one", "write it again"
         ) from None
     checks.refuse_duplicates(table.column_names, "body")
     return table
-
-
-def _require_small(pa: Any, content: bytes, most_rows: int) -> None:
-    """Refuse compressed batches, and more rows than are allowed, before they are unpacked.
-
-    The metadata of a record batch has its number of rows and whether it is compressed; a small
-    body may otherwise unpack to gigabytes.
-    """
-    rows = 0
-    for message in pa.ipc.MessageReader.open_stream(pa.BufferReader(content)):
-        if message.type == "dictionary":
-            raise FormatError("body", "dictionaries", "plain columns", "cast them before sending")
-        if message.type != "record batch":
-            continue
-        metadata = message.metadata.to_pybytes()
-        header = _field(metadata, struct.unpack_from("<I", metadata)[0], 2)
-        batch = header + struct.unpack_from("<I", metadata, header)[0]
-        length = _field(metadata, batch, 0)
-        rows += struct.unpack_from("<q", metadata, length)[0] if length else 0
-        if _field(metadata, batch, 3):
-            raise FormatError("body", "compressed batches", "plain ones", "write uncompressed")
-        if rows > most_rows:
-            raise _too_many("body", rows, most_rows)
-
-
-def _field(data: bytes, table: int, index: int) -> int:
-    """Where a field of a FlatBuffers table begins; 0 if it has its default."""
-    vtable = table - struct.unpack_from("<i", data, table)[0]
-    size = struct.unpack_from("<H", data, vtable)[0]
-    place = 4 + 2 * index
-    if place >= size:
-        return 0
-    offset = struct.unpack_from("<H", data, vtable + place)[0]
-    return table + int(offset) if offset else 0

@@ -218,13 +218,12 @@ def application() -> FastAPI:
             simulation = None
         progress = -1 if simulation is None else len(simulation.mse) + simulation.done
         token = f"{question.link} {len(done)} {progress}"
+        known_now = {"shown": token, "known": len(done), "more": more}
         if token == shown:
-            return {"shown": token, "known": len(done), "more": more}
+            return known_now
         prior, channel = question.model
         return {
-            "shown": token,
-            "known": len(done),
-            "more": more,
+            **known_now,
             "values": question.model_dump(),
             "link": question.link,
             "figures": _figures(question, done, simulation),

@@ -277,20 +277,14 @@ class Learner:
     def _learn(self, batches: list[_Waiting]) -> None:
         """Learn some batches, write them to the log at once, then answer."""
         model = self.model
-        accepted: dict[str, _Waiting] = {}
-        repeated: list[_Waiting] = []
+        accepted: dict[str, LogEntry] = {}
+        sound: list[tuple[_Waiting, bool]] = []  #: and whether it repeats one that was accepted
         for entry, answer in batches:
             if entry.request in accepted:
-                before: str | None = accepted[entry.request].entry.digest
+                before: str | None = accepted[entry.request].digest
             else:
                 before = self._requests.get(entry.request, [None])[0]
-            if before == entry.digest:
-                repeated.append(_Waiting(entry, answer))
-            elif before is not None:
-                reused = f"{entry.request!r} with other rows than before"
-                remedy = "make a new id for a new batch"
-                answer.set_exception(ReusedError("request id", reused, "an id per batch", remedy))
-            else:
+            if before is None:
                 try:
                     model = self._learned(model, entry.X, entry.y)
                 except Exception as refusal:
@@ -298,21 +292,25 @@ class Learner:
                     answer.set_exception(refusal)
                     continue
                 number = self.batches + len(accepted) + 1
-                accepted[entry.request] = _Waiting(entry._replace(number=number), answer)
+                accepted[entry.request] = entry._replace(number=number)
+            elif before != entry.digest:
+                reused = f"{entry.request!r} with other rows than before"
+                remedy = "make a new id for a new batch"
+                answer.set_exception(ReusedError("request id", reused, "an id per batch", remedy))
+                continue
+            sound.append((_Waiting(entry, answer), before is not None))
         try:
-            self._log.append([entry for entry, _ in accepted.values()])
+            self._log.append(list(accepted.values()))
         except OSError as error:
             full = BusyError("disk", error.strerror or "", "room for the log", "free some")
-            for _, answer in [*repeated, *accepted.values()]:
+            for (_, answer), _ in sound:
                 answer.set_exception(full)
             return
         self.model = model
-        for entry, _ in accepted.values():
+        for entry in accepted.values():
             self._record(entry)
-        for entry, answer in accepted.values():
-            answer.set_result(self._answer(entry.request, repeated=False))
-        for entry, answer in repeated:
-            answer.set_result(self._answer(entry.request, repeated=True))
+        for (entry, answer), repeated in sound:
+            answer.set_result(self._answer(entry.request, repeated=repeated))
 
     def _learned(self, model: Any, X: NDArray[np.float64], y: NDArray[np.generic]) -> Any:
         """A new model that has learned the batch; the old one is as it was."""

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Container
 from functools import lru_cache, wraps
 from typing import Annotated, Any, NamedTuple, TypeVar, cast
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import urlencode
 
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
@@ -92,12 +92,6 @@ class Question(BaseModel, frozen=True):
         except ValidationError as error:
             wrong = {found["loc"][0] for found in error.errors()}
             return cls(**{name: value for name, value in given.items() if name not in wrong})
-
-    @classmethod
-    def from_link(cls, query: str) -> Question:
-        """The question of a link, `?rho=0.1&...`."""
-        given = parse_qs(query.removeprefix("?"), max_num_fields=50)
-        return cls.of({name: values[0] for name, values in given.items()})
 
     @property
     def link(self) -> str:

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from inspect import Parameter, Signature, cleandoc, signature
+from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar, get_type_hints
 
 import typer
@@ -106,7 +107,7 @@ def learner(*groups: type) -> Callable[[K], K]:
 
     def decorated(kind: K) -> K:
         def start(**given: Any) -> None:
-            run = kind(given.pop("source"), given, options_of(given), reading_options(given))
+            run = kind(given)
             with run.meanwhile():
                 run.execute()
 
@@ -191,19 +192,20 @@ def number(
     *,
     closed: bool = False,
     whole: bool = False,
-    auto: bool = False,
+    words: Sequence[str] = (),
 ) -> Callable[[Any], Any]:
     """A check of options: a number above `low` and below `high`, or at most `high` if `closed`.
 
-    Or a `whole` number of at least `low`; or the word "auto".
+    Or a `whole` number of at least `low`; or one of these words.
     """
     bounds = f"above {low:g}" + ("" if high == math.inf else f" and below {high:g}")
     expected = f"a whole number >= {low:g}" if whole else f"a number {bounds}"
-    expected = "auto or " * auto + (expected.replace("below", "at most") if closed else expected)
+    expected = expected.replace("below", "at most") if closed else expected
+    expected = f"{', '.join(words)} or {expected}" if words else expected
 
     def checked(value: Any) -> Any:
         with suppress(ValueError):
-            if value is None or (auto and value == "auto"):
+            if value is None or value in words:
                 return value
             found = int(value) if whole else float(value)
             if low < found < high or (found == low and whole) or (found == high and closed):
@@ -220,6 +222,13 @@ def decimal_sign(given: str) -> str:
     if sign not in ("point", "comma"):
         raise typer.BadParameter(f"got {given!r}, expected point or comma")
     return sign
+
+
+def picture(path: Path | None) -> Path | None:
+    """The file of a picture, by the ending of its name."""
+    if path is not None and path.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise typer.BadParameter(f"got {path}, expected .png, .pdf or .svg")
+    return path
 
 
 def separator(given: str | None) -> str | None:

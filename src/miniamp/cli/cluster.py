@@ -11,7 +11,7 @@ import typer
 
 import miniamp
 from miniamp import checks
-from miniamp.cli.app import learner, option
+from miniamp.cli.app import learner, number, option
 from miniamp.cli.learn import Run
 from miniamp.cli.options import (
     FILES,
@@ -33,13 +33,18 @@ if TYPE_CHECKING:
     from miniamp.estimators import MiniAMPClusterer
 
 
+#: Noise that is learned: one for all features, or one for each.
+LEARNED = ("learn", "per-feature")
+
+
 class ClusterOptions:
     """Options of `cluster` alone."""
 
     clusters: int = option(..., None, "K", "The number of clusters.", min=1)
     noise: str = option(
-        "learn", MODEL, "NOISE", "Noise around a centre: learn, per-feature, or a variance."
-    )
+        "learn", MODEL, "NOISE", "Noise around a centre: learn, per-feature, or a variance.",
+        callback=number(0, words=LEARNED),
+    )  # fmt: skip
     seed: int = option(0, MODEL, None, "For the random starts.", min=0)
     batch_size: int = option(1000, ROWS, "ROWS", "Rows per batch.", min=1)
     output: Path | None = option(
@@ -91,14 +96,14 @@ class Clustering(Run["MiniAMPClusterer"]):
     def prepare(self) -> None:
         if self.given["output"] is not None:
             _require_second_pass(self.given["output"], self.source, self.given["as_json"])
-        self._noise = _noise_of(self.options["noise"])
         # The first batch must have a row for every cluster.
         self.asked_rows = max(self.options["batch_size"], self.options["clusters"])
 
     def new_estimator(self, first: StreamBatch) -> MiniAMPClusterer:
+        noise = self.options["noise"]
         return miniamp.MiniAMPClusterer(
             self.options["clusters"],
-            noise=self._noise,
+            noise=noise if noise in LEARNED else float(noise),
             batch_size=self.batch_rows,
             random_state=self.options["seed"],
         )
@@ -124,19 +129,3 @@ class Clustering(Run["MiniAMPClusterer"]):
 def about(estimator: MiniAMPClusterer, names: Sequence[str]) -> list[str]:
     """Lines about a clustering: its summary."""
     return estimator._summary(0.9, names).text().split("\n")
-
-
-def _noise_of(given: str) -> str | float:
-    """The noise around a centre: learned, one for all features or one each, or a variance."""
-    if given in ("learn", "per-feature"):
-        return given
-    try:
-        variance = float(given)
-    except ValueError:
-        variance = np.nan
-    if not 0.0 < variance < float("inf"):
-        raise typer.BadParameter(
-            f"got {given!r}, expected learn, per-feature or a variance above 0",
-            param_hint="--noise",
-        )
-    return variance

@@ -44,8 +44,8 @@ def inspect(model: ModelFile, **given: Any) -> None:
     if saved is not None:
         names = tuple(Schema.from_dict(saved["reading"]["schema"]).feature_names)
     else:
-        numbered = [f"x{j}" for j in range(estimator.n_features_in_)]
-        names = tuple(getattr(estimator, "feature_names_in_", numbered))
+        described = miniamp.estimators.describe
+        names = tuple(described.feature_names(estimator, estimator.n_features_in_))
     if report is not None:
         estimator.feature_names_in_ = np.array(names, dtype=object)
         miniamp.report.write_report(estimator, report)

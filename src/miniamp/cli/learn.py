@@ -23,7 +23,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 import miniamp
 from miniamp.cli import outputs
-from miniamp.cli.app import Options
+from miniamp.cli.app import Options, options_of, reading_options
 from miniamp.cli.saved import E, State, fingerprint, from_start, named, resumed, save
 from miniamp.errors import printable
 from miniamp.streams import Schema, Stream, StreamBatch, lock, open_stream
@@ -45,25 +45,8 @@ class Run(ABC, Generic[E]):
 
     Parameters
     ----------
-    source : str
-        The rows, as given.
     given : dict
-        All options, by name.
-    options : dict
-        Those that decide about the result.
-    arguments : dict
-        Those of `open_stream`.
-
-    Attributes
-    ----------
-    learned : (estimator, state of the stream) or None
-        The estimator, and the position in the stream that it has reached: replaced together.
-    files : list of dict
-        What the source was when the run began; see `fingerprint`.
-    batch_rows : int
-        Rows per batch.
-    resumed : int
-        Rows that were learned before this process began.
+        The source and all options, by name.
     """
 
     #: The name of the command.
@@ -75,13 +58,17 @@ class Run(ABC, Generic[E]):
     #: Whether the target is text, as `open_stream` takes it.
     labels: bool | str = "auto"
 
-    def __init__(self, source: str, given: Options, options: Options, arguments: Options) -> None:
-        self.source, self.given, self.options = source, given, options
-        self._arguments = {"unknown": "warn", **arguments}
+    def __init__(self, given: Options) -> None:
+        self.given, self.source = given, str(given["source"])
+        self.options = options_of(given)  #: those that decide about the result
+        self._arguments = {"unknown": "warn", **reading_options(given)}
+        #: The estimator, and the position in the stream that it has reached: replaced together.
         self.learned: tuple[E, State] | None = None
         self._written: tuple[E, State] | None = None
+        #: What the source was when the run began; see `fingerprint`.
         self.files: list[dict[str, str | int]] = []
-        self.resumed, self.batch_rows = 0, SAMPLE
+        self.resumed = 0  #: rows that were learned before this process began
+        self.batch_rows = SAMPLE  #: rows per batch
         self.prepare()
 
     @abstractmethod
@@ -283,17 +270,11 @@ class Interruption:
     """While entered, Ctrl-C and SIGTERM end the wait for rows, but a batch is finished first.
 
     A second one ends that batch too; what it would have taught is not learned.
-
-    Attributes
-    ----------
-    signal : int or None
-        The signal that came.
-    over : bool
-        Whether there is nothing left to interrupt: what was learned is only saved.
     """
 
     def __init__(self) -> None:
-        self.signal: int | None = None
+        self.signal: int | None = None  #: the signal that came
+        #: Whether there is nothing left to interrupt: what was learned is only saved.
         self.over = False
         self._waiting = False
         self._before: dict[int, object] = {}

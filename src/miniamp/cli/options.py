@@ -18,6 +18,8 @@ from miniamp.streams.sources import formats
 
 #: Priors by name.
 PRIORS: dict[str, type[ScalarPrior]] = priors.by_name()
+#: What an option may be in the place of a number.
+AUTO = ("auto",)
 MODEL, ROWS, FILES = "The model", "The rows", "Files and output"
 
 MissingRule = StrEnum("MissingRule", "error mean drop")
@@ -118,7 +120,7 @@ class Features:
     batch_size: str = option(
         "auto", ROWS, "ROWS",
         "Rows per batch; auto chooses what suits the solver (1000 from a pipe).",
-        callback=number(1, whole=True, auto=True),
+        callback=number(1, whole=True, words=AUTO),
     )  # fmt: skip
     columns: str | None = option(
         None, ROWS, "LIST", "Feature columns, a,b,c; all but the target by default."
@@ -176,7 +178,7 @@ class FitOptions:
     memory: str = option(
         "auto", MODEL, "ROWS",
         "Remembered rows, which keep correlations between batches: auto, or 0 for none.",
-        callback=number(0, whole=True, auto=True),
+        callback=number(0, whole=True, words=AUTO),
     )  # fmt: skip
     solver: SolverName = option(
         SolverName.auto, MODEL, "SOLVER",
@@ -186,7 +188,7 @@ class FitOptions:
         None, MODEL, "FACTOR",
         "For drifting streams: the weight of earlier batches is multiplied by this with every "
         "batch, such as 0.95; or auto: learned from the stream.",
-        callback=number(0, 1, closed=True, auto=True),
+        callback=number(0, 1, closed=True, words=AUTO),
     )  # fmt: skip
     half_life: float | None = option(
         None, MODEL, "ROWS", "The same as a number of rows after which earlier ones count half.",

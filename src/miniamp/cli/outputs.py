@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 import miniamp
 from miniamp import checks
 from miniamp.errors import typed
-from miniamp.streams.checkpoint import beside, real_path
+from miniamp.streams.checkpoint import real_path, replacing
 from miniamp.streams.sources import files_of
 
 if TYPE_CHECKING:
@@ -206,24 +206,19 @@ def writing(path: Path) -> Iterator[Writer]:
             yield write
         sys.stdout.flush()
         return
-    place = real_path(path)
-    fresh = beside(place, "new")
     try:
-        if kind == "parquet":
-            with fresh.open("xb") as binary, _parquet(binary) as write:
-                yield write
-        else:
-            writer = _csv if kind == "csv" else _json_lines
-            # Text has the same line ends on every system.
-            with fresh.open("x", encoding="utf-8", newline="\n") as text, writer(text) as write:
-                yield write
-        fresh.replace(place)
+        with ExitStack() as stack:
+            fresh = stack.enter_context(replacing(real_path(path)))
+            if kind == "parquet":
+                yield stack.enter_context(_parquet(stack.enter_context(fresh.open("xb"))))
+            else:
+                # Text has the same line ends on every system.
+                text = stack.enter_context(fresh.open("x", encoding="utf-8", newline="\n"))
+                yield stack.enter_context((_csv if kind == "csv" else _json_lines)(text))
     except OSError as error:
         raise checks.refuse(
             f"{path}", f"{error.strerror}", "a place to write to", "check the folder and the disk"
         ) from None
-    finally:
-        fresh.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
 
 import miniamp
+from miniamp import checks
 from miniamp.channels.base import Channel
-from miniamp.cli.app import command, number, option
+from miniamp.cli.app import command, number, option, picture
 from miniamp.cli.fit import channel_of, prior_of
 from miniamp.cli.options import JSON, PRIORS
 from miniamp.cli.outputs import require_outputs, write_json
-from miniamp.errors import MissingExtraError
 from miniamp.priors import GaussBernoulli, Gaussian, ScalarPrior
 
 if TYPE_CHECKING:
@@ -51,8 +50,9 @@ class PlanOptions(JSON):
         None, None, "BYTES", "Memory for a batch at most, such as 500MB."
     )
     plot: Path | None = option(
-        None, None, "FILE", "Draw the predicted learning curves here (.png, .pdf or .svg)."
-    )
+        None, None, "FILE", "Draw the predicted learning curves here (.png, .pdf or .svg).",
+        callback=picture,
+    )  # fmt: skip
 
 
 @command(PlanOptions)
@@ -68,8 +68,6 @@ def plan(**given: Any) -> None:
     if None not in (given["sparsity"], given["prior"]):
         raise typer.BadParameter("use --sparsity or --prior, not both")
     require_outputs({"--plot": plot})
-    if plot is not None and plot.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise typer.BadParameter(f"got {plot}, expected .png, .pdf or .svg", param_hint="--plot")
     found = miniamp.theory.plan(
         _prior(given["sparsity"], given["prior"]),
         _channel(given["channel"], given["noise"]),
@@ -79,9 +77,13 @@ def plan(**given: Any) -> None:
     if given["as_json"]:
         write_json(_plain(found))
     else:
-        Console().print(found)
+        typer.echo(str(found))
     if plot is not None:
-        _draw(found, plot)
+        figure = checks.needed("matplotlib.figure", "--plot").Figure(
+            (7.0, 4.5), layout="constrained"
+        )
+        found.plot(figure.subplots())
+        figure.savefig(plot, dpi=150)
         if not given["as_json"]:
             typer.echo(f"plot: {plot}")
 
@@ -121,15 +123,3 @@ def _plain(found: Plan) -> dict[str, object]:
         },
         "advice": found.advice(),
     }
-
-
-def _draw(found: Plan, path: Path) -> None:
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415 (optional)
-    except ImportError:
-        raise MissingExtraError(
-            "--plot", "", "matplotlib to be installed", 'pip install "miniamp[report]"'
-        ) from None
-    figure = Figure(figsize=(7.0, 4.5), layout="constrained")
-    found.plot(figure.subplots())
-    figure.savefig(path, dpi=150)

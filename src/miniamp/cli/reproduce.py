@@ -9,22 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import MofNCompleteColumn, Progress
 from rich.table import Table
 
 import miniamp
-from miniamp.cli.app import command
+from miniamp.cli.app import command, picture
+from miniamp.cli.outputs import require_outputs
 
 if TYPE_CHECKING:
-    from miniamp.experiments import Claim, Task
+    from miniamp.experiments import Claim
 
 #: Columns of the tables where they go to a file.
 FILE_WIDTH = 150
@@ -49,7 +42,9 @@ Seeds = Annotated[int | None, typer.Option(help="Realisations of each simulation
 Jobs = Annotated[int, typer.Option(help="Processes at a time, one thread each.", min=1)]
 
 
-Output = Annotated[Path, typer.Option(help="The picture; its numbers go beside it as CSV.")]
+Output = Annotated[
+    Path, typer.Option(callback=picture, help="The picture; its numbers go beside it as CSV.")
+]
 Size = Annotated[int, typer.Option(help="Number N of coefficients.", min=10)]
 DemoSeed = Annotated[int, typer.Option(help="Seed of the problem.", min=0)]
 
@@ -73,18 +68,10 @@ def reproduce(
     for name in experiments.names(figure):
         start = time.perf_counter()
         title = experiments.load(name).title
-        with Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=console,
-        ) as progress:
+        with _progress(console) as progress:
             bar = progress.add_task(f"{name:<13}", total=len(experiments.load(name).tasks(scale)))
-            claims = experiments.reproduce(
-                name, folder, scale, jobs, partial(_advance, progress, bar)
-            )
+            advance = partial(progress.advance, bar)
+            claims = experiments.reproduce(name, folder, scale, jobs, advance)
         console.print(_table(f"{name}: {title}", claims))
         every += claims
         seconds = time.perf_counter() - start
@@ -96,8 +83,9 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _advance(progress: Progress, bar: TaskID, _: Task) -> None:
-    progress.advance(bar)
+def _progress(console: Console) -> Progress:
+    """Bars with the share that is done, the time that is left, and the number that is done."""
+    return Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console)
 
 
 def _table(title: str, claims: list[Claim]) -> Table:
@@ -105,14 +93,9 @@ def _table(title: str, claims: list[Claim]) -> Table:
     for name in ("panel", "what", "paper", "corrected", "ours", "agrees"):
         table.add_column(name)
     for claim in claims:
-        table.add_row(
-            claim.panel,
-            claim.what,
-            claim.paper,
-            claim.corrected,
-            claim.ours,
-            f"[{_COLOURS.get(claim.verdict, 'yellow')}]{claim.verdict}[/]",
-        )
+        verdict = f"[{_COLOURS.get(claim.verdict, 'yellow')}]{claim.verdict}[/]"
+        cells = claim.panel, claim.what, claim.paper, claim.corrected, claim.ours, verdict
+        table.add_row(*cells)
     notes = dict.fromkeys(f"{claim.what}: {claim.note}" for claim in claims if claim.note)
     if notes:
         table.caption, table.caption_justify = "\n".join(notes), "left"
@@ -127,23 +110,16 @@ def demo(output: Output = Path("demo.png"), size: Size = 2000, seed: DemoSeed = 
     batches of 0.35 N until there are three times as many as coefficients.
     """
     experiment = miniamp.experiments.demo
-    experiment.require_writable(output)
+    require_outputs({"--output": output})
     console = Console()
     run = experiment.Demo(size=size, seed=seed)
     console.print(
         f"[bold]Sparse regression[/bold], N = {size}, 30 % non-zero, noise variance "
-        f"{experiment.NOISE:g}; {run.batches} batches of {run.rows} rows"
+        f"{experiment.NOISE:g}; {run.batches} batches of {run.problem.rows} rows"
     )
-    with Progress(
-        TextColumn("{task.description:<14}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("batches"),
-        TimeElapsedColumn(),
-        console=console,
-    ) as progress:
-        for name in run.algorithms:
-            task = progress.add_task(name, total=run.batches)
+    with _progress(console) as progress:
+        for name in experiment.LOOKS:
+            task = progress.add_task(f"{name:<13}", total=run.batches)
             for _ in run.steps(name):
                 progress.advance(task)
     console.print(_curve_table(run.curves()))
@@ -152,12 +128,12 @@ def demo(output: Output = Path("demo.png"), size: Size = 2000, seed: DemoSeed = 
     console.print(f"Picture: {output}   numbers: {output.with_suffix('.csv')}")
 
 
-def _curve_table(curves: dict[str, list[float]]) -> Table:
-    table = Table(caption="Mean squared error after each batch; lower is better")
-    names = list(curves)
-    table.add_column(names[0], justify="right", style="bold")
-    for name in names[1:]:
-        table.add_column(name, justify="right")
-    for alpha, *errors in zip(*curves.values(), strict=True):
-        table.add_row(f"{alpha:.2f}", *(f"{error:.1e}" for error in errors))
-    return table
+def _curve_table(curves: dict[str, list[float]]) -> str:
+    errors = (
+        [f"{alpha:.2f}", *(f"{e:.1e}" for e in row)]
+        for alpha, *row in zip(*curves.values(), strict=True)
+    )
+    return (
+        "Mean squared error after each batch; lower is better\n"
+        + miniamp.theory.curves.text_table([[*curves], *errors])
+    )

@@ -82,7 +82,7 @@ def resumed(
 ) -> tuple[Estimator, State]:
     """The estimator of a checkpoint and the state of its run; refused if that is another run.
 
-    Where rows of another source follow, the state has no files, and its reading begins anew.
+    Where rows of another source follow, the state has no files, and its reading starts over.
     """
     estimator, saved = opened(path)
     by = None if saved is None else saved.get("command", "fit")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -66,17 +66,14 @@ class RowBlock:
     """
 
     def __init__(self, source: object, index: int) -> None:
-        try:
+        with loading(index):
             loaded = source() if callable(source) else source
             rows, y = loaded if isinstance(loaded, tuple) else (loaded, None)
-            self.design = as_design(rows)
-            self.y = None if y is None else checks.vector("y", y, self.design.shape[0])
-        except InvalidInputError as error:
-            raise error.relabelled(f"block {index}: {error.argument}") from error
-        except MiniampError:
-            raise
-        except Exception as error:  # whatever a loader may raise, its file being gone among it
-            raise cannot_load(index, error) from error
+            try:
+                self.design = as_design(rows)
+                self.y = None if y is None else checks.vector("y", y, self.design.shape[0])
+            except InvalidInputError as error:
+                raise error.relabelled(f"block {index}: {error.argument}") from error
         self._observed = np.empty(0)
         self._memory: dict[int, Array] = {}
         self._derived: tuple[int, object] = (0, self.design)
@@ -359,6 +356,17 @@ def await_all(client: Client, futures: Sequence[Future]) -> None:
     while futures:
         done = first_done(client, futures)
         futures = [future for future in futures if future not in done]
+
+
+@contextlib.contextmanager
+def loading(index: int) -> Iterator[None]:
+    """Context manager in which a source gives a block, whatever it may raise."""
+    try:
+        yield
+    except MiniampError:
+        raise
+    except Exception as error:  # whatever a loader may raise, its file being gone among it
+        raise cannot_load(index, error) from error
 
 
 def cannot_load(index: int | str, error: BaseException) -> InvalidInputError:

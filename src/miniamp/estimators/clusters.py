@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
+from sklearn.utils.extmath import row_norms
 
 from miniamp import channels, checks, priors
 from miniamp.absorb import Info, Stop, absorb
@@ -284,8 +285,8 @@ class Clusters:
     def distances(self, X: Matrix) -> Array:
         """Distance of each row of X to each centre, (M, R)."""
         C = self.centres
-        squares = row_squares(X)[:, None] - 2.0 * np.asarray(X @ C.T) + np.square(C).sum(axis=1)
-        return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
+        squares = row_norms(X, squared=True)[:, None] - 2.0 * np.asarray(X @ C.T)
+        return np.asarray(np.sqrt(np.maximum(squares + np.square(C).sum(axis=1), 0.0)))
 
     def state(self) -> State:
         """This state in plain values and posteriors; settings are saved as parameters."""
@@ -368,22 +369,15 @@ def scaled(X: Matrix, unit: Array | None) -> Matrix:
     return rows
 
 
-def row_squares(X: Matrix) -> Array:
-    """Sum of squares of each row, (M,)."""
-    if sp.issparse(X):
-        return np.asarray(sp.csr_array(X).power(2).sum(axis=1), dtype=np.float64).ravel()
-    return np.asarray(np.einsum("ij,ij->i", X, X), dtype=np.float64)
-
-
 def mean_square(Y: Matrix) -> float:
     """Mean square of an entry."""
-    return float(row_squares(Y).sum() / (Y.shape[0] * Y.shape[1]))
+    return float(row_norms(Y, squared=True).sum(dtype=np.float64) / (Y.shape[0] * Y.shape[1]))
 
 
 def feature_variances(X: Matrix) -> Array:
     """Variance of each column, (N,)."""
     mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
-    squares = row_squares(X.T) / X.shape[0]
+    squares = row_norms(X.T, squared=True).astype(np.float64) / X.shape[0]
     return np.asarray(np.maximum(squares - np.square(mean), 0.0))
 
 

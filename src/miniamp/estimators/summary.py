@@ -16,6 +16,7 @@ from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.errors import printable
 from miniamp.evidence.linear import sites_of, solve
+from miniamp.theory.curves import text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,32 +43,16 @@ TITLES = {
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """What is known of a fitted model, ready to be printed.
+    """What is known of a fitted model, ready to be printed."""
 
-    Attributes
-    ----------
-    title : str
-        The estimator, and what it predicts.
-    facts : dict
-        Rows, errors, noise, prior and the like, as text, by name.
-    columns : dict
-        The table: lists of equal length by name; the first one or two are names.
-    note : str
-        What the columns mean.
-    level : float
-        Probability of the intervals.
-    strength : array
-        What the rows are ordered by where not all are shown.
-    spread : dict
-        Standard deviations that are printed beside a column.
-    """
-
-    title: str
-    facts: dict[str, str]
+    title: str  #: the estimator, and what it predicts
+    facts: dict[str, str]  #: rows, errors, noise, prior and the like, by name
+    #: The table: lists of equal length by name; the first one or two are names.
     columns: dict[str, list[Any]]
-    note: str
-    level: float
-    strength: Array
+    note: str  #: what the columns mean
+    level: float  #: probability of the intervals
+    strength: Array  #: what the rows are ordered by where not all are shown
+    #: Standard deviations that are printed beside a column.
     spread: dict[str, list[float]] = field(default_factory=dict)
 
     def frame(self) -> pd.DataFrame:
@@ -80,19 +65,14 @@ class Summary:
 
     def text(self, most: int | None = None) -> str:
         """Title, facts and table for a terminal, at most so many rows, the strongest first."""
-        head, *body = self._cells(most)
+        cells = self._cells(most)
         left = [name in ("class", "target", "name") for name in self.columns]
-        widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
-        lines = []
-        for row in (head, *body):
-            cells = zip(row, widths, left, strict=False)
-            padded = [cell.ljust(w) if text else cell.rjust(w) for cell, w, text in cells]
-            lines.append("  ".join(padded).rstrip())
+        lines = text_table(cells, left).split("\n")
         facts = _two_columns(self.facts)
         wide = max(len(line) for line in [*lines, *facts, self.title])
         bar, title = "=" * wide, printable(self.title).center(wide).rstrip()
         lines[1:1] = ["-" * wide]
-        return "\n".join([title, bar, *facts, bar, *lines, bar, self._note(len(body))])
+        return "\n".join([title, bar, *facts, bar, *lines, bar, self._note(len(cells) - 1)])
 
     def html(self, most: int | None = SHOWN) -> str:
         """The same for a notebook."""
@@ -115,7 +95,7 @@ class Summary:
     def _cells(self, most: int | None) -> list[list[str]]:
         names = list(self.columns)[:MOST_COLUMNS]
         ends = {"lower": f"{50 - 50 * self.level:.3g} %", "upper": f"{50 + 50 * self.level:.3g} %"}
-        head = [_short(ends.get(name, TITLES.get(name, name))) for name in names]
+        head = [short(ends.get(name, TITLES.get(name, name))) for name in names]
         order = np.arange(len(self.strength))
         if most is not None and most < len(order):
             order = np.argsort(-self.strength, kind="stable")[:most]
@@ -124,7 +104,7 @@ class Summary:
     def _cell(self, name: str, i: int) -> str:
         value = self.columns[name][i]
         if not isinstance(value, float):
-            return _short(str(value))
+            return short(str(value))
         if name in self.spread:
             std = self.spread[name][i]
             text = f"{value:.3g}"
@@ -150,11 +130,10 @@ def shown(value: float, digits: int = 4) -> str:
     return f"{value:,.0f}" if "e+0" in text and abs(value) < 1e7 else text
 
 
-def _short(text: str) -> str:
+def short(text: str, longest: int = LONGEST_NAME) -> str:
     """A name that leaves room for numbers, without control characters."""
-    text = printable(text)
-    half = LONGEST_NAME // 2
-    return text if len(text) <= LONGEST_NAME else f"{text[:half]}…{text[1 - half :]}"
+    text, half = printable(text), longest // 2
+    return text if len(text) <= longest else f"{text[:half]}…{text[1 - half :]}"
 
 
 def _two_columns(facts: Mapping[str, str]) -> list[str]:

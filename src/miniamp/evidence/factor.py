@@ -85,9 +85,9 @@ class FactorBatch(WholeEvidence):
     ----------
     Y : (N, M) array, scipy.sparse matrix or Distributed
         The columns; a sparse matrix is never densified. Of a distributed design the rows are taken,
-        (M, N), one a sample: they stay on their workers.
+        (M, N), one per sample: they stay on their workers.
     channel : Channel
-        How an entry comes from w; one for all, or one a row of Y (see `FactorScores`).
+        How an entry comes from w; one for all, or one per row of Y (see `FactorScores`).
     prior_v : RowPrior
         Prior of the rows of V, such as priors.OneHot(R).
     scale : float, optional

@@ -39,7 +39,7 @@ class FactorScores:
     Y : (N, M) array or scipy.sparse matrix
         What was observed, a column a sample.
     channel : Channel
-        How it came about, shared or one a row.
+        How it came about, shared or one per row.
     scale : float, optional
         w_ij = scale U_i . V_j; 1/sqrt(N) by default.
     """
@@ -129,7 +129,7 @@ class FactorScores:
 class FarScores(FactorScores):
     """What `FactorScores` is to a matrix at hand, for the rows of a distributed design.
 
-    J' U goes out and comes back as N and M numbers a component, J V as M and N; the entries and
+    J' U goes out and comes back as N and M numbers per component, J V as M and N; the entries and
     their scores stay where they are. Every product is the sum, or the stack, of the blocks' own.
 
     Parameters

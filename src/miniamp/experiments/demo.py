@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from miniamp import checks, theory
+from miniamp import theory
 from miniamp.absorb import Stop, absorb
 from miniamp.arrays import Array
 from miniamp.channels import Gaussian
@@ -51,7 +51,7 @@ class Demo:
     Examples
     --------
     >>> run = Demo(size=100)
-    >>> for name in run.algorithms:
+    >>> for name in LOOKS:
     ...     for _ in run.steps(name):
     ...         pass
     >>> list(run.curves())
@@ -63,19 +63,9 @@ class Demo:
     estimates: dict[str, list[Array]] = field(default_factory=dict, repr=False)
 
     @property
-    def algorithms(self) -> list[str]:
-        """Their names, in the order of the table."""
-        return list(_STEP)
-
-    @property
     def batches(self) -> int:
         """Batches until there are at least ALPHA rows per coefficient."""
         return int(np.ceil(ALPHA / ALPHA_B))
-
-    @property
-    def rows(self) -> int:
-        """Rows of a batch."""
-        return self.problem.rows
 
     @cached_property
     def problem(self) -> Problem:
@@ -111,16 +101,6 @@ class Demo:
 def write_csv(run: Demo, path: Path) -> None:
     """The numbers of the table, one row per batch."""
     write_table(path, rows_of(**run.curves()))
-
-
-def require_writable(path: Path) -> None:
-    """Refuse a place where the picture cannot go, before a minute is spent on it."""
-    if not path.parent.is_dir():
-        raise checks.refuse(
-            "output", path, "a file in a folder that exists", f"create {path.parent}"
-        )
-    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise checks.refuse("output", path, "a name ending in .png, .pdf or .svg", "rename it")
 
 
 def plot(run: Demo, path: Path) -> None:

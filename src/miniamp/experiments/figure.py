@@ -22,7 +22,8 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.experiments import look
-from miniamp.experiments.tables import Claim, Row, Table, write_table, write_whole
+from miniamp.experiments.tables import Claim, Row, Table, write_table
+from miniamp.streams.checkpoint import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -150,7 +151,7 @@ def reproduce(
     out: Path,
     scale: Scale | None = None,
     jobs: int = 1,
-    progress: Callable[[Task], None] = lambda _: None,
+    progress: Callable[[], object] = lambda: None,
 ) -> list[Claim]:
     """Make a figure: its tables, then the picture from them, then the claims; all go to `out`.
 
@@ -215,19 +216,16 @@ def finished(task: Task, parts: Path) -> list[Row] | None:
 
 
 def run_all(
-    tasks: Sequence[Task], parts: Path, jobs: int, progress: Callable[[Task], None] = lambda _: None
+    tasks: Sequence[Task], parts: Path, jobs: int, progress: Callable[[], object] = lambda: None
 ) -> None:
     """Run every task that is not finished; each leaves its rows in `parts` as soon as it is.
 
     A task that fails ends the run with its error; what is finished stays, and the next run goes on
     from there. `progress` is called after each task, also for those that were finished before.
     """
-    waiting: list[Task] = []
-    for task in tasks:
-        if finished(task, parts) is None:
-            waiting.append(task)
-        else:
-            progress(task)
+    waiting = [task for task in tasks if finished(task, parts) is None]
+    for _ in range(len(tasks) - len(waiting)):
+        progress()
     if not waiting:
         return
     # Fresh processes rather than forks: threads of the parent's libraries would not survive a fork.
@@ -235,11 +233,11 @@ def run_all(
         _environment(dict.fromkeys(SINGLE_THREAD, "1")),
         ProcessPoolExecutor(min(jobs, len(waiting)), mp_context=get_context("spawn")) as pool,
     ):
-        running = {pool.submit(_run_and_keep, task, parts): task for task in waiting}
+        running = [pool.submit(_run_and_keep, task, parts) for task in waiting]
         try:
             for future in as_completed(running):
                 future.result()
-                progress(running[future])
+                progress()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -254,14 +252,8 @@ def _run_and_keep(task: Task, parts: Path) -> None:
         "seconds": round(time.process_time() - start, 3),
         "rows": rows,
     }
-    write_whole(parts / task.file, json.dumps(kept, default=_plain))
-
-
-def _plain(value: object) -> object:
-    """A NumPy number as JSON knows it."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"rows: got {type(value).__name__}, expected numbers and words")
+    parts.mkdir(parents=True, exist_ok=True)
+    write_whole(parts / task.file, json.dumps(kept, default=np.generic.item))
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from io import StringIO
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from miniamp.arrays import Array
+from miniamp.streams.checkpoint import write_whole
 
 #: A row of a table: numbers and words by the name of their column.
 Row = dict[str, Any]
@@ -25,17 +25,6 @@ DIGITS = 10
 CLOSE = 0.06
 #: The same for the small problems of a quick run: fluctuations fall like 1/sqrt(N).
 CLOSE_QUICK = 0.15
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that a reader, or a run that is killed, never sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def write_table(path: Path, rows: Sequence[Row]) -> None:

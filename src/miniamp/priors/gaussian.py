@@ -38,11 +38,6 @@ class Gaussian(MeanAndVariance):
     name = "gaussian"
     candidate = True
 
-    def rescaled(self, factor: float, fixed: Collection[str] = ()) -> Self:
-        mean = self.mean if "mean" in fixed else self.mean * factor
-        var = self.var if "var" in fixed else self.var * factor**2
-        return type(self)(mean, var)
-
     @property
     def is_gaussian(self) -> bool:
         return True

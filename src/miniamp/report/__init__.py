@@ -1,7 +1,7 @@
 """Reports: one HTML page per fit, and each of its plots for papers (extra: report).
 
-Every plot takes a fitted estimator, draws on matplotlib axes (new ones unless `ax` is given) and
-returns them.
+Every plot takes a fitted estimator (a MiniAMPRegressor, MiniAMPClassifier or MiniAMPClusterer),
+draws on matplotlib axes (new ones unless `ax` is given) and returns them.
 
 Examples
 --------

@@ -15,6 +15,7 @@ import numpy as np
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.errors import InvalidInputError
+from miniamp.estimators.summary import short
 from miniamp.report.facts import Facts
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """A plot: what is drawn, between which axes, and what it tells."""
+    """A plot: what is drawn, between which axes, and its explanation."""
 
     title: str
     words: str  #: explanation on the page
@@ -122,16 +123,19 @@ class NothingToDrawError(InvalidInputError):
     """An estimator has nothing that this plot could show; the page leaves it out."""
 
 
-#: Every chart of the page with its place on it; filled by `on_page` when the plots are imported.
-PAGE: list[tuple[int, Callable[[Facts], Chart]]] = []
+#: Whether a chart is shown on the page of these facts.
+Shown = Callable[[Facts], bool]
+#: Every chart of the page with its place on it, and where it is shown; filled by `on_page` when the
+#: plots are imported.
+PAGE: list[tuple[int, Callable[[Facts], Chart], Shown]] = []
 C = TypeVar("C", bound=Callable[..., Chart])
 
 
-def on_page(place: int) -> Callable[[C], C]:
+def on_page(place: int, shown: Shown = lambda _: True) -> Callable[[C], C]:
     """Put a chart, which is a function of `Facts`, on the page, a lower place first."""
 
     def entered(chart: C) -> C:
-        PAGE.append((place, chart))
+        PAGE.append((place, chart, shown))
         return chart
 
     return entered
@@ -248,7 +252,7 @@ def _axis(axis: Axis) -> Plain:
         made |= {
             "tickmode": "array",
             "tickvals": list(range(len(axis.labels))),
-            "ticktext": [safe(_short(label)) for label in axis.labels],
+            "ticktext": [safe(short(label, LONGEST_LABEL)) for label in axis.labels],
             "showgrid": False,
             "zeroline": False,
         }
@@ -313,7 +317,7 @@ def matplotlib(chart: Chart, ax: Axes | None = None) -> Axes:
 
 
 def plotted(
-    place: int, shown: Callable[[Facts], bool] | None = None
+    place: int, shown: Shown = lambda _: True
 ) -> Callable[[Callable[..., Chart]], Callable[..., Axes]]:
     """A plot made from a function that describes it as a chart.
 
@@ -322,15 +326,10 @@ def plotted(
     """
 
     def made(chart: Callable[..., Chart]) -> Callable[..., Axes]:
-        def on_its_page(facts: Facts) -> Chart:
-            if shown is not None and not shown(facts):
-                raise nothing(facts.task, "another task, or more batches", "leave it out")
-            return chart(facts)
-
         def plot(estimator: object, ax: Axes | None = None, **options: Given) -> Axes:
             return matplotlib(chart(Facts.of(estimator), **options), ax)
 
-        on_page(place)(on_its_page)
+        on_page(place, shown)(chart)
         own, more = signature(plot), list(signature(chart).parameters.values())[1:]
         update_wrapper(plot, chart)
         given = [*list(own.parameters.values())[:2], *more]
@@ -376,7 +375,3 @@ def _scale(ax: Axes, chart: Chart) -> None:
 def _numbers(values: Iterable[float]) -> list[float | None]:
     """Values as JSON takes them: None for what is no number."""
     return [float(value) if np.isfinite(value) else None for value in values]
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST_LABEL else name[:8] + "…" + name[-9:]

@@ -9,7 +9,7 @@ import numpy as np
 
 from miniamp.estimators.clusters import MANY_FEATURES
 from miniamp.estimators.rows import GROUP
-from miniamp.report.facts import PAYS, Facts
+from miniamp.report.facts import PAYS, Facts, counted
 
 
 class Decision(NamedTuple):
@@ -71,11 +71,11 @@ def _solvers(facts: Facts) -> list[Decision]:
         own = [entry for entry in facts.everything if str(entry.get("solver")) == solver]
         reasons = Counter(str(entry.get("reason") or "") for entry in own)
         why = reasons.most_common(1)[0][0] or "the default"
-        found.append(Decision("solver", f"{solver}, {_batches(batches)}", why))
+        found.append(Decision("solver", f"{solver}, {counted(batches, 'batch')}", why))
     remedies = Counter(str(e["remedy"]) for e in facts.everything if e.get("remedy"))
     why = "a batch contradicted the model at first"
     return found + [
-        Decision("remedy", f"{remedy}, {_batches(count)}", why)
+        Decision("remedy", f"{remedy}, {counted(count, 'batch')}", why)
         for remedy, count in remedies.most_common()
     ]
 
@@ -137,7 +137,3 @@ def _rest(facts: Facts) -> list[Decision]:
             why = "one prior for all features needs one scale; results are in the original units"
         found.append(Decision("units", "standardised" if scaled else "original", why))
     return found
-
-
-def _batches(count: int) -> str:
-    return f"{count:,} batch" if count == 1 else f"{count:,} batches"

@@ -36,10 +36,6 @@ def plot_coefficients(facts: Facts, most: int = MOST_FEATURES) -> Chart:
 
     Parameters
     ----------
-    estimator : fitted estimator
-        A MiniAMPRegressor, MiniAMPClassifier or MiniAMPClusterer.
-    ax : matplotlib axes, optional
-        Where to draw; new ones by default.
     most : int
         Features shown: those whose coefficients are most standard deviations away from zero.
 

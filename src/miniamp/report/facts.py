@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
@@ -12,10 +11,9 @@ from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
-from miniamp.estimators.describe import target_labels
+from miniamp.estimators.describe import feature_names, target_labels
 from miniamp.estimators.scoring import Tally
 from miniamp.estimators.summary import Summary
-from miniamp.evidence import Frame
 
 #: A plot shows at most so many batches: of a longer stream, so many at even distances.
 MOST_BATCHES = 1000
@@ -25,78 +23,64 @@ PAYS = 0.2
 MOST_NAMES = 6
 
 
-@dataclass(frozen=True, eq=False)
 class Facts:
     """A fitted estimator as its plots see it."""
 
-    name: str  #: class of the estimator
-    task: str  #: "regression", "classification" or "clustering"
-    everything: Sequence[Mapping[str, object]]  #: the history, one entry per batch
-    rows_seen: int  #: rows learned from
-    features: list[str]  #: names of the N features
-    classes: list[str]  #: names of the classes of a classification
-    #: Names of the K rows of `mean`: one for a regression, else classes or clusters.
-    groups: list[str]
-    mean: Array  #: (K, N) coefficients, or centres of clusters, and their standard deviations
-    std: Array
-    included: Array | None  #: (K, N) inclusion probabilities, where the prior has a spike
-    noise: Array  #: noise variance of a clustering, one or one per feature
-    weights: Array  #: (K,) shares of the clusters
-    findings: list[tuple[str, str]]  #: what `health_` found
-    settings: dict[str, object]  #: parameters of the estimator
-    memory: int  #: remembered rows
-    tally: Tally  #: sums over all rows; empty for a clustering
-    summary: Summary  #: the table of coefficients or centres
-    units: Array  #: (2, N) centre and scale of each feature; empty for a clustering
-    origin: dict[str, object]  #: source and target, where the command line wrote them down
+    def __init__(self, fitted: Any) -> None:
+        clusters = hasattr(fitted, "cluster_centers_")
+        classes = getattr(fitted, "classes_", None)
+        #: "regression", "classification" or "clustering"
+        self.task = "regression" if classes is None else "classification"
+        self.task = "clustering" if clusters else self.task
+        self.name = type(fitted).__name__  #: class of the estimator
+        #: The history, one entry per batch.
+        self.everything: Sequence[Mapping[str, object]] = fitted.history_
+        self.rows_seen = int(fitted.n_samples_seen_)  #: rows learned from
+        self.summary: Summary = fitted._summary(0.9)  #: the table of coefficients or centres
+        mean = np.atleast_2d(fitted.cluster_centers_ if clusters else fitted.coef_)
+        std = np.atleast_2d(fitted.cluster_std_ if clusters else fitted.coef_std_)
+        if not clusters:  # levels of categories as differences from their mean
+            mean, std = (
+                np.reshape(self.summary.columns[name], (len(mean), -1))[:, -mean.shape[1] :]
+                for name in ("mean", "std")
+            )
+        #: (K, N) coefficients, or centres of clusters, and their standard deviations
+        self.mean, self.std = mean, np.nan_to_num(std)
+        self.features = feature_names(fitted, mean.shape[1])  #: names of the N features
+        #: Names of the classes of a classification.
+        self.classes = [] if classes is None else [str(name) for name in classes]
+        #: Names of the K rows of `mean`: one for a regression, else classes or clusters.
+        self.groups = _groups(fitted, clusters, self.classes, len(mean))
+        #: (K, N) inclusion probabilities, where the prior has a spike.
+        self.included = None if clusters else _included(fitted.inclusion_probability_)
+        #: Noise variance of a clustering, one or one per feature.
+        self.noise = np.asarray(fitted.noise_ if clusters else np.nan)
+        self.weights = np.asarray(fitted.cluster_weights_ if clusters else ())  #: (K,) shares
+        found = [] if clusters else fitted.health_.findings
+        self.findings = [(one.message, one.remedy) for one in found]  #: what `health_` found
+        self.settings: dict[str, object] = fitted.get_params(deep=False)
+        self.memory = 0 if clusters else _memory(fitted.posterior_)  #: remembered rows
+        #: Sums over all rows; empty for a clustering, as are the units.
+        self.tally: Tally = Tally() if clusters else fitted._learned.tally
+        units = None if clusters else fitted._learned.units
+        #: (2, N) centre and scale of each feature.
+        self.units = np.zeros((2, 0)) if units is None else np.stack([units.centre, units.scale])
+        #: Source and target, where the command line wrote them down.
+        self.origin = _origin(getattr(fitted, "stream_", None), self.rows_seen)
 
     @classmethod
     def of(cls, estimator: object) -> Self:
         """The facts of a fitted estimator, or an error that says what is missing."""
         if isinstance(estimator, cls):
             return estimator
-        history = getattr(estimator, "history_", None)
-        if not history:
+        if not getattr(estimator, "history_", None):
             raise checks.refuse(
                 "estimator",
                 f"{type(estimator).__name__!s:.60} without a history_",
                 "a fitted MiniAMPRegressor, MiniAMPClassifier or MiniAMPClusterer",
                 "call fit first",
             )
-        fitted: Any = estimator  # one of three classes that share no base of their own
-        clusters = hasattr(fitted, "cluster_centers_")
-        classes = getattr(fitted, "classes_", None)
-        labels = [] if classes is None else [str(name) for name in classes]
-        mean = np.atleast_2d(fitted.cluster_centers_ if clusters else fitted.coef_)
-        std = np.atleast_2d(fitted.cluster_std_ if clusters else fitted.coef_std_)
-        summary: Summary = fitted._summary(0.9)
-        if not clusters:  # levels of categories as differences from their mean
-            mean, std = (
-                np.reshape(summary.columns[name], (len(mean), -1))[:, -mean.shape[1] :]
-                for name in ("mean", "std")
-            )
-        names = getattr(fitted, "feature_names_in_", [f"x{i}" for i in range(mean.shape[1])])
-        return cls(
-            name=type(fitted).__name__,
-            task=_task(clusters, classes),
-            everything=history,
-            rows_seen=int(fitted.n_samples_seen_),
-            features=[str(name) for name in names],
-            classes=labels,
-            groups=_groups(fitted, clusters, labels, len(mean)),
-            mean=mean,
-            std=np.nan_to_num(std),
-            included=None if clusters else _included(fitted.inclusion_probability_),
-            noise=np.asarray(fitted.noise_ if clusters else np.nan),
-            weights=np.asarray(fitted.cluster_weights_ if clusters else ()),
-            findings=[] if clusters else [(f.message, f.remedy) for f in fitted.health_.findings],
-            settings=fitted.get_params(deep=False),
-            memory=0 if clusters else _memory(fitted.posterior_),
-            tally=Tally() if clusters else fitted._learned.tally,
-            summary=summary,
-            units=np.zeros((2, 0)) if clusters else _units(fitted._learned.units),
-            origin=_origin(getattr(fitted, "stream_", None), int(fitted.n_samples_seen_)),
-        )
+        return cls(estimator)
 
     @cached_property
     def history(self) -> Sequence[Mapping[str, object]]:
@@ -154,8 +138,6 @@ class Facts:
 
 def lead(facts: Facts) -> str:
     """What a report is about, in a sentence."""
-    batches = len(facts.everything)
-    unit = "batch" if batches == 1 else "batches"
     target, source = facts.origin.get("target"), facts.origin.get("source")
     about = f" of {target}" if target else ""
     several = facts.task == "regression" and len(facts.groups) > 1
@@ -165,14 +147,15 @@ def lead(facts: Facts) -> str:
         about = f" of {len(facts.groups):,} targets ({names}{more})"
     return (
         f"{facts.name}: {facts.task}{about}{f' from {source}' if source else ''}, "
-        f"{_count(facts.rows_seen, 'row')} in {batches:,} {unit}, "
-        f"{_count(len(facts.features), 'feature')}."
+        f"{counted(facts.rows_seen, 'row')} in {counted(len(facts.everything), 'batch')}, "
+        f"{counted(len(facts.features), 'feature')}."
         + (" Errors and learned parameters are means over the targets." if several else "")
     )
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
+def counted(number: int, what: str) -> str:
+    """So many of something, in words."""
+    return f"{number:,} {what}" + ("" if number == 1 else "es" if what.endswith("ch") else "s")
 
 
 def _groups(fitted: object, clusters: bool, classes: list[str], size: int) -> list[str]:
@@ -181,16 +164,6 @@ def _groups(fitted: object, clusters: bool, classes: list[str], size: int) -> li
     if not classes:
         return ["coefficient"] if size == 1 else target_labels(fitted, size)[1]
     return classes if size == len(classes) else [f"{classes[1]} against {classes[0]}"]
-
-
-def _task(clusters: bool, classes: object) -> str:
-    if clusters:
-        return "clustering"
-    return "regression" if classes is None else "classification"
-
-
-def _units(frame: Frame) -> Array:
-    return np.stack([frame.centre, frame.scale])
 
 
 def _origin(saved: object, rows: int) -> dict[str, object]:

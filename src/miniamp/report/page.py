@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -22,6 +23,7 @@ from miniamp.report.chart import PAGE, Chart, NothingToDrawError, plotly, safe
 from miniamp.report.choices import choices
 from miniamp.report.coefficients import overlapping
 from miniamp.report.facts import Facts, lead
+from miniamp.streams.checkpoint import write_whole
 
 #: Rows of the table of batches: the latest ones.
 MOST_ROWS = 200
@@ -80,24 +82,16 @@ def write_report(
         raise checks.refuse(
             "path", f"{target}", "a file in a folder that exists", "create the folder first"
         )
-    text = _page(facts, charts(facts), title or "Fit report")
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(target, _page(facts, charts(facts), title or "Fit report"))
     return target
 
 
 def charts(facts: Facts) -> list[Chart]:
     """The charts that this estimator has something for, in the order of the page."""
     found = []
-    for _, chart in sorted(PAGE, key=lambda entry: entry[0]):
-        try:
-            found.append(chart(facts))
-        except NothingToDrawError:
-            continue
+    for _, chart, shown in sorted(PAGE, key=lambda entry: entry[0]):
+        with suppress(NothingToDrawError):
+            found += [chart(facts)] if shown(facts) else []
     return _filled(found)
 
 

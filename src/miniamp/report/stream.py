@@ -47,13 +47,6 @@ def plot_error(facts: Facts) -> Chart:
     Every batch is predicted before it is learned from. For a clustering: the variance of samples
     around their centres, as it was learned.
 
-    Parameters
-    ----------
-    estimator : fitted estimator
-        A MiniAMPRegressor, MiniAMPClassifier or MiniAMPClusterer.
-    ax : matplotlib axes, optional
-        Where to draw; new ones by default.
-
     Examples
     --------
     >>> import numpy as np
@@ -190,11 +183,9 @@ def plot_hyper_parameters(facts: Facts) -> Chart:
     return Chart("Learned parameters", words, Axis(_seen(facts)), y, drawn)
 
 
-@on_page(83)
+@on_page(83, lambda facts: _is_stream(facts) and facts.settings.get("forget") == "auto")
 def forgetting(facts: Facts) -> Chart:
     """The forgetting factor as it was learned."""
-    if facts.single or facts.settings.get("forget") != "auto":
-        raise nothing("a factor that was given", "a learned one", "use {forget=auto}")
     words = (
         "What the weight of earlier batches is multiplied by with every batch, as learned: 1 "
         "forgets nothing, and lower values mean that the stream changes."
@@ -204,11 +195,11 @@ def forgetting(facts: Facts) -> Chart:
     return Chart("Forgetting", words, Axis(_seen(facts)), y, drawn, level=1.0)
 
 
-@on_page(86)
+@on_page(86, _is_stream)
 def discarded(facts: Facts) -> Chart:
     """What batches add about the coefficients, and what is lost between them, by theory."""
     drawn = _by_rows(facts, added="theory_gained", discarded="theory_discarded")
-    if facts.single or len(drawn) < 2:
+    if len(drawn) < 2:
         expected = "two batches of independent features at least"
         raise nothing("no information by theory in its history", expected, "use {solver=amp}")
     gained, lost = (float(np.nansum(series.y)) for series in drawn)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from types import ModuleType
-from typing import NamedTuple
 
 import numpy as np
 
@@ -44,28 +43,16 @@ _PACKAGES: tuple[tuple[ModuleType, str], ...] = (
 Fields = dict[str, object]
 
 
-class Codec(NamedTuple):
-    """How objects of one class are taken apart and put together."""
-
-    cls: type
-    encode: Callable[[Given], Fields]
-    decode: Callable[[Fields], object]
+#: The classes that are known, by their names in files.
+_classes: dict[str, type] = {}
 
 
-_codecs: dict[str, Codec] = {}
-
-
-def register(
-    cls: type,
-    name: str | None = None,
-    encode: Callable[[Given], Fields] | None = None,
-    decode: Callable[[Fields], object] | None = None,
-) -> None:
+def register(cls: type, name: str | None = None) -> None:
     """Register a class of your own, so that checkpoints can contain its objects.
 
-    What `miniamp.priors`, `miniamp.channels` and `miniamp.evidence` export is known already. For
-    others that derive from `Parametric` the class is enough; it must be registered again before
-    loading.
+    What `miniamp.priors`, `miniamp.channels` and `miniamp.evidence` export is known already. Others
+    derive from `Parametric` or `Posterior`, or are frozen dataclasses; they must be registered
+    again before loading.
 
     Parameters
     ----------
@@ -73,10 +60,6 @@ def register(
         The class.
     name : str, optional
         What to call it in files; its own name by default.
-    encode : callable, optional
-        Object to dict of plain values, arrays and encodable objects; `parameters()` by default.
-    decode : callable, optional
-        The way back; the constructor by default.
 
     Examples
     --------
@@ -86,21 +69,14 @@ def register(
     >>> decode_belief(encode_belief(Mine(scale=2.0)))
     Mine(scale=2)
     """
-    if encode is None and not _savable(cls):
-        raise InvalidTypeError(
-            "cls", repr(cls), "a class derived from Parametric", "pass encode= and decode= too"
-        )
+    if not _savable(cls):
+        expected = "a class derived from Parametric"
+        raise InvalidTypeError("cls", repr(cls), expected, "save its parts as plain values")
     key = name or cls.__name__
-    if key in _codecs and _codecs[key].cls.__qualname__ != cls.__qualname__:
-        raise checks.refuse(
-            "name",
-            f"{key!r}, which stands for {_codecs[key].cls.__qualname__}",
-            "a name that is free",
-            "choose another",
-        )
-    _codecs[key] = Codec(
-        cls, encode or _fields_of, decode or (lambda fields: _object_of(cls, fields))
-    )
+    if key in _classes and _classes[key].__qualname__ != cls.__qualname__:
+        received = f"{key!r}, which stands for {_classes[key].__qualname__}"
+        raise checks.refuse("name", received, "a name that is free", "choose another")
+    _classes[key] = cls
 
 
 def encode_belief(thing: object) -> Fields:
@@ -113,7 +89,7 @@ def encode_belief(thing: object) -> Fields:
     """
     _discover()
     cls = type(thing)
-    name = next((name for name, codec in _codecs.items() if codec.cls is cls), None)
+    name = next((name for name, known in _classes.items() if known is cls), None)
     if name is None:
         raise InvalidTypeError(
             "state",
@@ -121,7 +97,7 @@ def encode_belief(thing: object) -> Fields:
             "a class that is known",
             "pass it to miniamp.streams.register first",
         )
-    fields = _codecs[name].encode(thing)
+    fields = _fields_of(thing)
     return {KIND: name, **{key: encoded(item, f"{name}.{key}") for key, item in fields.items()}}
 
 
@@ -133,7 +109,7 @@ def decode_belief(fields: Mapping[str, object]) -> object:
             "state", f"{fields!r:.60}", "an encoded belief, prior or channel", "pass one"
         )
     _discover()
-    if name not in _codecs:
+    if name not in _classes:
         raise checks.refuse(
             "state",
             f"a {name!r}",
@@ -143,7 +119,7 @@ def decode_belief(fields: Mapping[str, object]) -> object:
         )
     plain = {key: decoded(item) for key, item in fields.items() if key != KIND}
     try:
-        return _codecs[name].decode(plain)
+        return _object_of(_classes[name], plain)
     except InvalidInputError:
         raise
     except Exception as error:  # a constructor may raise anything when a field is not its own
@@ -225,12 +201,12 @@ def require_sound(name: str, value: object, most: float = np.inf) -> None:
 def _discover() -> None:
     """Register what the package exports now."""
     for package, prefix in _PACKAGES:
-        for name, cls in _classes(package):
-            if prefix + name not in _codecs and _savable(cls):
+        for name, cls in _exported(package):
+            if prefix + name not in _classes and _savable(cls):
                 register(cls, prefix + name)
 
 
-def _classes(package: ModuleType) -> Iterator[tuple[str, type]]:
+def _exported(package: ModuleType) -> Iterator[tuple[str, type]]:
     names = getattr(package, "__all__", None) or list(vars(package))
     for name in names:
         cls = getattr(package, name)

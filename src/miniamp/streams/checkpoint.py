@@ -254,6 +254,23 @@ def beside(place: Path, ending: str) -> Path:
     return place.with_name(f".{place.name}.{secrets.token_hex(8)}.{ending}")
 
 
+@contextmanager
+def replacing(place: Path) -> Iterator[Path]:
+    """A path to write to, renamed to `place` when all went well: no reader sees half of a file."""
+    fresh = beside(place, "new")
+    try:
+        yield fresh
+        fresh.replace(place)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    with replacing(path) as fresh:
+        fresh.write_text(text, encoding="utf-8")
+
+
 def _write(path: Path, content: bytes, mode: int | None) -> None:
     """A new file of this content on the disk; refused by the system if the name is taken."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)

@@ -146,11 +146,8 @@ class FrameSource(Source):
         library = type(frame).__module__.split(".", maxsplit=1)[0]
         self.name = f"{library} {type(frame).__name__}"
         # Before narwhals, which refuses duplicates in words of its own.
-        names = getattr(
-            getattr(frame, "schema", frame) if library == "pyarrow" else frame,
-            "names" if library == "pyarrow" else "columns",
-            (),
-        )
+        schema = getattr(frame, "schema", None) if library == "pyarrow" else None
+        names = getattr(frame, "columns", ()) if schema is None else schema.names
         checks.refuse_duplicates([str(name) for name in names], self.name)
         if checks.needed("narwhals.dependencies", "reading frames").is_into_dataframe(frame):
             self._frame: nw.DataFrame[IntoDataFrame] = narwhals.from_native(frame, eager_only=True)

@@ -13,10 +13,10 @@ from miniamp.absorb import Info, Stop, absorb
 from miniamp.channels.base import Channel
 from miniamp.designs.worker_pool import (
     LostWorkersError,
-    cannot_load,
     current_client,
     first_done,
     living_workers,
+    loading,
 )
 from miniamp.errors import ConflictError, InvalidTypeError, MiniampError
 from miniamp.evidence import Batch, RobustBatch
@@ -274,12 +274,8 @@ def _gained(
     stop: Stop | None,
 ) -> tuple[Tilt, Info]:
     """On the worker: the tilt of one batch."""
-    try:
+    with loading(k):
         Phi, y = source() if callable(source) else source
-    except MiniampError:
-        raise
-    except Exception as error:  # whatever a loader may raise, its file being gone among it
-        raise cannot_load(k, error) from error
     prior, size, tilt = start
     new, info = absorb(Posterior(prior, size, tilt), solver(Phi, y, channel), stop)
     return Tilt(new.tilt.A - tilt.A, new.tilt.B - tilt.B), info
@@ -296,10 +292,6 @@ def _result(task: Future, k: int) -> tuple[Tilt, Info]:
             named.batch = k
         raise named from error
     except (KilledWorker, CancelledError) as error:
-        raise LostWorkersError(
-            "client",
-            f"workers that died one after the other while absorbing batch {k}",
-            "one that lives",
-            "give them more memory; the belief is unchanged",
-        ) from error
+        received = f"workers that died one after the other while absorbing batch {k}"
+        raise LostWorkersError.of(received, "give them more memory") from error
     return gained

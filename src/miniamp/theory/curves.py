@@ -98,16 +98,19 @@ def axes() -> Axes:
     return checks.needed("matplotlib.pyplot", "plot").subplots()[1]  # type: ignore[no-any-return]
 
 
-def text_table(cells: Sequence[Sequence[str]]) -> str:
-    """Rows of cells as aligned text: the first column to the left, the others to the right."""
+def text_table(cells: Sequence[Sequence[str]], left: Sequence[bool] = (True,)) -> str:
+    """Rows of cells as aligned text: columns that are `left` to the left, others to the right.
+
+    Examples
+    --------
+    >>> print(text_table([("choice", "rows"), ("all", "1,000")]))
+    choice   rows
+    all     1,000
+    """
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join(
-        "".join(
-            cell.ljust(width) if i == 0 else f"  {cell:>{width}}"
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cells
-    )
+    sides = ["<" if k < len(left) and left[k] else ">" for k in range(len(widths))]
+    rows = ("  ".join(map("{:{}{}}".format, row, sides, widths)) for row in cells)
+    return "\n".join(row.rstrip() for row in rows)
 
 
 def generalisation_error(prior: Given, channel: Given, curve: Curve) -> Array:

@@ -282,7 +282,7 @@ def streamed(law: AnyLaw, batches: Sequence[TypicalEvidence], stop: Stop, label:
 def averaged(
     laws: Sequence[AnyLaw], streams: Sequence[Sequence[TypicalEvidence]], stop: Stop, label: str
 ) -> Curve:
-    """The curve of streams that each start anew, as the mean over independent replicates of a law.
+    """The curve of streams that each start over, as the mean over independent replicates of a law.
 
     Standard errors are those of the mean over replicates; 0 of a single one.
     """

@@ -15,6 +15,7 @@ from miniamp.absorb import Stop, absorb, stream
 from miniamp.arrays import Array, Given
 from miniamp.channels import Channel
 from miniamp.theory.balance import Balance, Extremum
+from miniamp.theory.curves import text_table
 from miniamp.theory.law import AnyLaw, ConvergedBatch, OptimalBatch, TypicalEvidence
 from miniamp.theory.limits import learning_curve, starting_law
 from miniamp.theory.spectrum import Spectrum
@@ -252,13 +253,11 @@ class Verdict:
         return all(batch.status == "optimal" for batch in self.batches)
 
     def __str__(self) -> str:
-        lines = [f"{'batch':>5} {'alpha':>8} {'Mini-AMP':>12} {'MMSE':>12}  verdict"]
-        lines += [
-            f"{b.batch:>5} {b.alpha:>8.3f} {b.mse:>12.4e} {b.mmse:>12.4e}  {b.status}"
-            + (" (trapped)" if b.trapped else "")
-            for b in self.batches
-        ]
-        return "\n".join(lines)
+        rows = [("batch", "alpha", "Mini-AMP", "MMSE", "verdict")]
+        for b in self.batches:
+            verdict = b.status + (" (trapped)" if b.trapped else "")
+            rows.append((f"{b.batch}", f"{b.alpha:.3f}", f"{b.mse:.4e}", f"{b.mmse:.4e}", verdict))
+        return text_table(rows, (False, False, False, False, True))
 
 
 def verdict(
@@ -278,12 +277,12 @@ def verdict(
     --------
     >>> from miniamp import channels, priors, theory
     >>> print(theory.verdict(priors.GaussBernoulli(rho=0.3), channels.Gaussian(1e-8), 0.35, 5))
-    batch    alpha     Mini-AMP         MMSE  verdict
-        1    0.350   1.4827e-01   1.4827e-01  optimal
-        2    0.700   5.1529e-02   5.1529e-02  optimal
-        3    1.050   1.2825e-02   6.3884e-08  hard (trapped)
-        4    1.400   1.3867e-03   1.7065e-08  hard (trapped)
-        5    1.750   6.3855e-08   8.1481e-09  hard
+    batch  alpha    Mini-AMP        MMSE  verdict
+        1  0.350  1.4827e-01  1.4827e-01  optimal
+        2  0.700  5.1529e-02  5.1529e-02  optimal
+        3  1.050  1.2825e-02  6.3884e-08  hard (trapped)
+        4  1.400  1.3867e-03  1.7065e-08  hard (trapped)
+        5  1.750  6.3855e-08  8.1481e-09  hard
     """
     law = starting_law(prior)
     critical = Balance(law.prior, channel, design=design).weak_recovery

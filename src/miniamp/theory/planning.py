@@ -27,7 +27,6 @@ from miniamp.theory.spectrum import Spectrum
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from rich.console import Group
 
 #: Without a limit on memory, the pick is the smallest batch that costs at most this factor of rows.
 WORTH = 1.25
@@ -127,9 +126,9 @@ class Plan:
             return f"an error of {choice.mse:.3g} when the rows are used up, {cost}."
         return f"an error of {choice.mse:.3g} after {choice.rows:,} rows, {cost}."
 
-    def rows_of_table(self) -> list[tuple[str, ...]]:
-        """The table's cells, as text."""
-        return [
+    def __str__(self) -> str:
+        head = ("  choice", "rows per batch", "alpha_b", "memory", "rows to target", "error")
+        rows = [
             (
                 ("> " if choice is self.pick else "  ") + choice.name,
                 f"{choice.batch_rows:,}",
@@ -140,25 +139,7 @@ class Plan:
             )
             for choice in self.choices
         ]
-
-    @property
-    def header(self) -> tuple[str, ...]:
-        """The table's column names."""
-        return ("  choice", "rows per batch", "alpha_b", "memory", "rows to target", "error")
-
-    def __str__(self) -> str:
-        return "\n".join([text_table([self.header, *self.rows_of_table()]), self.advice()])
-
-    def __rich__(self) -> Group:
-        from rich.console import Group
-        from rich.table import Table
-
-        table = Table(title="plan")
-        for i, name in enumerate(self.header):
-            table.add_column(name.strip(), justify="left" if i == 0 else "right")
-        for choice, row in zip(self.choices, self.rows_of_table(), strict=True):
-            table.add_row(*row, style="bold green" if choice is self.pick else None)
-        return Group(table, self.advice())
+        return "\n".join([text_table([head, *rows]), self.advice()])
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the predicted learning curve of every choice; returns the axes."""

@@ -81,9 +81,8 @@ class Schedule(Sizes):
     #: equal batches do better than the schedule, and no schedule better than all rows at once.
     others: tuple[Sizes, ...] = field(kw_only=True, repr=False)
 
-    def rows_of_table(self) -> list[tuple[str, ...]]:
-        """The table's cells, as text."""
-        return [
+    def __str__(self) -> str:
+        rows = [
             (
                 way.name,
                 f"{len(way.sizes)}",
@@ -93,15 +92,8 @@ class Schedule(Sizes):
             )
             for way in (self, *self.others)
         ]
-
-    @property
-    def header(self) -> tuple[str, ...]:
-        """The table's column names."""
-        return ("  plan", "batches", "largest", "rows", "error")
-
-    def __str__(self) -> str:
-        order = ", ".join(shortened(self.sizes))
-        return f"{text_table([self.header, *self.rows_of_table()])}\nBatches in order: {order}"
+        table = text_table([("  plan", "batches", "largest", "rows", "error"), *rows])
+        return f"{table}\nBatches in order: {', '.join(shortened(self.sizes))}"
 
 
 def schedule(

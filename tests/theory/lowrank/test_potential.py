@@ -89,7 +89,7 @@ def test_full_recursion_is_stationary_in_every_direction() -> None:
     """Unreduced matrices, unequal labels: the gradient of phi in M_U and lambda_V vanishes."""
     prior_u, prior_v = priors.GaussianRows(2), priors.OneHot(2, weights=[0.3, 0.7])
     run, _ = absorb(
-        lowrank.MatrixLaw.replicates(prior_u, prior_v, 0.2, 14, 0)[0],
+        lowrank.MatrixLaw.replicates(prior_u, prior_v, 0.2, 14)[0],
         ConvergedColumns(0.6),
         CONVERGED,
     )

@@ -63,50 +63,43 @@ class MeanFieldRows(RowPrior):
         self.prior: ScalarPrior = prior
         self.dim = checks.count("dim", dim)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return ()
-
     def log_partition(self, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
-        A, B = self._matrix(A), np.asarray(B, dtype=np.float64)
-        mean, field = self._solve(A, B)
-        pairs = np.einsum("...k,...k->...", mean @ _off_diagonal(A), mean)
-        return np.asarray(self.prior.log_partition(np.diag(A), field).sum(axis=-1) + 0.5 * pairs)
+        precision, off, mean, field = self._solve(A, B)
+        pairs = np.einsum("...k,...k->...", mean @ off, mean)
+        return np.asarray(self.prior.log_partition(precision, field).sum(axis=-1) + 0.5 * pairs)
 
     def moments(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
-        A = self._matrix(A)
-        mean, field = self._solve(A, np.asarray(B, dtype=np.float64))
-        return mean, _response(self.prior.moments(np.diag(A), field)[1], _off_diagonal(A))
+        precision, off, mean, field = self._solve(A, B)
+        return mean, _response(self.prior.moments(precision, field)[1], off)
 
     def totals(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array]:
-        A = self._matrix(A)
-        mean, field = self._solve(A, np.asarray(B, dtype=np.float64))
-        var = self.prior.moments(np.diag(A), field)[1].reshape(-1, self.dim)
-        off = _off_diagonal(A)
+        precision, off, mean, field = self._solve(A, B)
+        var = self.prior.moments(precision, field)[1].reshape(-1, self.dim)
         if not off.any():
             return mean, np.diag(var.sum(axis=0))
         chunks = (var[i : i + CHUNK] for i in range(0, len(var), CHUNK))
         return mean, np.sum([_response(chunk, off).sum(axis=0) for chunk in chunks], axis=0)
 
-    def _solve(self, A: Array, B: Array) -> tuple[Array, Array]:
-        """Means that are consistent with each other, and the field on each component."""
-        diagonal, off = np.diag(A), _off_diagonal(A)
-        mean = np.asarray(self.prior.moments(diagonal, B)[0])
+    def _solve(self, A: ArrayOrFloat, B: ArrayOrFloat) -> tuple[Array, Array, Array, Array]:
+        """The diagonal of A and the rest of it, consistent means, and the field on components."""
+        A, B = self._matrix(A), np.asarray(B, dtype=np.float64)
+        precision = np.diag(A)
+        off = A - np.diag(precision)
+        mean = np.asarray(self.prior.moments(precision, B)[0])
         for _ in range(MAX_SWEEPS if off.any() else 0):
             moved = 0.0
             for k in range(self.dim):
-                new = self.prior.moments(diagonal[k], B[..., k] - mean @ off[k])[0]
+                new = self.prior.moments(precision[k], B[..., k] - mean @ off[k])[0]
                 moved = max(moved, float(np.max(np.abs(new - mean[..., k]), initial=0.0)))
                 mean[..., k] = new
             if moved <= SWEEP_TOL * float(np.max(np.abs(mean), initial=0.0)):
                 break
-        return mean, B - mean @ off
+        return precision, off, mean, B - mean @ off
 
     def drawn(self, rng: Generator, shape: Shape, A: ArrayOrFloat, B: ArrayOrFloat) -> Array:
         """Draws from the factorised law that the mean field finds, (size, R)."""
-        A = self._matrix(A)
-        _, field = self._solve(A, np.asarray(B, dtype=np.float64))
-        return self.prior.sample(rng, shape, np.diag(A), field)
+        precision, _, _, field = self._solve(A, B)
+        return self.prior.sample(rng, shape, precision, field)
 
     def draw(self, uniforms: Array) -> Array:
         # Sorted draws of the scalar prior stand for its quantiles, so any prior can be stratified.
@@ -115,10 +108,8 @@ class MeanFieldRows(RowPrior):
         return np.asarray(quantiles[(uniforms[:, : self.dim] * quantiles.size).astype(np.int64)])
 
     def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
-        A = self._matrix(A)
-        _, field = self._solve(A, np.reshape(np.asarray(B, dtype=np.float64), (-1, self.dim)))
-        precision = np.broadcast_to(np.diag(A), field.shape)
-        fitted = self.prior.fitted(precision.ravel(), field.ravel())
+        precision, _, _, field = self._solve(A, np.reshape(B, (-1, self.dim)))
+        fitted = self.prior.fitted(np.broadcast_to(precision, field.shape).ravel(), field.ravel())
         return self._learned(self._free(fixed), prior=fitted)
 
     def rescaled(self, factor: float, fixed: Collection[str] = ()) -> Self:
@@ -164,19 +155,14 @@ class NonNegativeRows(MeanFieldRows):
         self.var = checks.number("var", var, above=0.0)
 
     def fitted(self, A: ArrayOrFloat, B: ArrayOrFloat, fixed: Collection[str] = ()) -> Self:
-        A = self._matrix(A)
-        _, field = self._solve(A, np.reshape(np.asarray(B, dtype=np.float64), (-1, self.dim)))
-        mean, var = self.prior.moments(np.diag(A), field)
+        precision, _, _, field = self._solve(A, np.reshape(B, (-1, self.dim)))
+        mean, var = self.prior.moments(precision, field)
         return self._learned(self._free(fixed), var=float(np.mean(np.square(mean) + var)))
 
     rescaled, free_widths = RowPrior.rescaled, RowPrior.free_widths
 
     def draw(self, uniforms: Array) -> Array:
         return np.asarray(np.sqrt(self.var) * ndtri(0.5 + 0.5 * uniforms[:, : self.dim]))
-
-
-def _off_diagonal(A: Array) -> Array:
-    return A - np.diag(np.diag(A))
 
 
 def _response(var: Array, off: Array) -> Array:

@@ -166,22 +166,22 @@ class ArrowIPC(Format):
             reader = None
             for message in messages:
                 if message.body is not None:
-                    _check_buffers(self.name, memoryview(message.body))
+                    body = memoryview(message.body)
+                    refuse_expansion(self.name, unpacked_bytes(body), len(body), _SMALLER)
                 if message.type == "record batch":
                     reader = reader or pa.ipc.open_stream(file, options=options)
                     yield reader.read_next_batch()
 
 
-def _check_buffers(name: str, body: memoryview) -> None:
-    """Refuse a message of Arrow IPC whose compressed buffers become too large.
+def unpacked_bytes(body: memoryview) -> int:
+    """Bytes that the compressed buffers of a message of Arrow IPC become; 0 without any.
 
     Each begins at a multiple of eight bytes with its length, then a frame.
     """
     words = np.frombuffer(body[: len(body) // 8 * 8], dtype="<u4").reshape(-1, 2)
     starts = np.flatnonzero(np.isin(words[1:, 0], _FRAMES))
     lengths = np.ascontiguousarray(words[starts]).view("<i8")[:, 0]
-    plausible = lengths[(lengths > 0) & (lengths < _LONGEST)]
-    refuse_expansion(name, int(plausible.sum()), len(body), _SMALLER)
+    return int(lengths[(lengths > 0) & (lengths < _LONGEST)].sum())
 
 
 def _column_chunks(path: Path) -> Iterator[list[tuple[int, int]]]:

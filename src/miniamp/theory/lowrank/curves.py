@@ -41,7 +41,6 @@ def learning_curve(
     informed: bool = False,
     full: bool = False,
     points: int = 12,
-    rng_seed: int = 0,
     truth_u: RowPrior | None = None,
     truth_v: RowPrior | None = None,
 ) -> Curve:
@@ -72,8 +71,6 @@ def learning_curve(
         Use the full recursion even where the reduction holds.
     points : int
         log2 of the number of points of each quasi-Monte Carlo replicate.
-    rng_seed : int
-        Seed of the scrambling.
     truth_u, truth_v : RowPrior, optional
         What the rows of U and V are drawn from, where that is not the prior (full recursion).
 
@@ -87,7 +84,7 @@ def learning_curve(
     (array([0.600136, 0.405314]), array([0.227468, 0.13082 ]))
     """
     sizes = _equal(alpha_b, batches, alpha_max)
-    laws = laws_before(prior_u, prior_v, noise, full, points, rng_seed, seed, truth_u, truth_v)
+    laws = laws_before(prior_u, prior_v, noise, full, points, seed, truth_u, truth_v)
     return _curve(laws, [sizes], t_max, informed)
 
 
@@ -100,7 +97,6 @@ def mmse_curve(
     alpha_max: float | None = None,
     *,
     points: int = 12,
-    rng_seed: int = 0,
 ) -> Curve:
     """The errors at the fixed point of lowest free energy in every batch.
 
@@ -115,7 +111,7 @@ def mmse_curve(
     >>> float(lowrank.mmse_curve(*model, alpha_b=0.15, batches=1).label_error[0].round(3))
     0.489
     """
-    laws = laws_before(prior_u, prior_v, noise, points=points, rng_seed=rng_seed)
+    laws = laws_before(prior_u, prior_v, noise, points=points)
     return _curve(laws, [_equal(alpha_b, batches, alpha_max)], None, False, optimal=True)
 
 
@@ -129,7 +125,6 @@ def offline_curve(
     informed: bool = False,
     full: bool = False,
     points: int = 12,
-    rng_seed: int = 0,
 ) -> Curve:
     """Error of AMP with all alpha N columns at once, for each alpha.
 
@@ -143,7 +138,7 @@ def offline_curve(
     """
     columns = checks.vector("alphas", np.atleast_1d(checks.numeric("alphas", alphas)))
     streams = [[checks.number("alphas", alpha, above=0.0)] for alpha in columns]
-    laws = laws_before(prior_u, prior_v, noise, full, points, rng_seed)
+    laws = laws_before(prior_u, prior_v, noise, full, points)
     return _curve(laws, streams, t_max, informed)
 
 
@@ -153,7 +148,6 @@ def laws_before(
     noise: float,
     full: bool = False,
     points: int = 12,
-    rng_seed: int = 0,
     seed: float = 0.0,
     truth_u: RowPrior | None = None,
     truth_v: RowPrior | None = None,
@@ -176,9 +170,7 @@ def laws_before(
     reducible = prior_v.exchangeable_labels and prior_v.dim > 1 and not full
     if var is not None and reducible and truth_u is None and truth_v is None:
         return [LabelLaw(prior_u.dim, noise, var, a)]
-    return MatrixLaw.replicates(
-        prior_u, prior_v, noise, points, rng_seed, truth_u=truth_u, truth_v=truth_v
-    )
+    return MatrixLaw.replicates(prior_u, prior_v, noise, points, truth_u=truth_u, truth_v=truth_v)
 
 
 def _equal(alpha_b: float, batches: int | None, alpha_max: float | None) -> list[float]:

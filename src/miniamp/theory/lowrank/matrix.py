@@ -168,7 +168,6 @@ class MatrixLaw(ColumnLaw):
         prior_v: RowPrior,
         noise: float,
         points: int = 12,
-        rng_seed: int = 0,
         truth_u: RowPrior | None = None,
         truth_v: RowPrior | None = None,
     ) -> list[MatrixLaw]:
@@ -181,8 +180,8 @@ class MatrixLaw(ColumnLaw):
                 prior_u,
                 prior_v,
                 noise,
-                Draws.of(true_u, points, rng_seed + 2 * k, symmetric),
-                Draws.of(true_v, points, rng_seed + 2 * k + 1, symmetric),
+                Draws.of(true_u, points, 2 * k, symmetric),
+                Draws.of(true_v, points, 2 * k + 1, symmetric),
                 Overlaps(zero, zero, zero),
                 matched=truth_u is None and truth_v is None,
             )

@@ -33,7 +33,6 @@ def free_energy(
     before: Given = None,
     *,
     points: int = 12,
-    rng_seed: int = 0,
 ) -> Energy:
     """phi(M_U, lambda_V; lambda_V before) per row of U, for any priors; stationary at fixed points.
 
@@ -61,7 +60,7 @@ def free_energy(
     >>> free_energy(priors.GaussianRows(2), priors.OneHot(2), 0.1, nothing, nothing, 0.5).value
     0.0
     """
-    runs = laws_before(prior_u, prior_v, noise, True, points, rng_seed)
+    runs = laws_before(prior_u, prior_v, noise, True, points)
     zero = np.zeros((prior_u.dim, prior_u.dim))
     given = {"M_U": M_U, "lam": lam, "before": zero if before is None else before}
     found = {name: checks.numeric(name, value) for name, value in given.items()}
@@ -74,7 +73,7 @@ def free_energy(
 
 
 def transitions(
-    prior_u: RowPrior, prior_v: RowPrior, noise: float, *, points: int = 13, rng_seed: int = 0
+    prior_u: RowPrior, prior_v: RowPrior, noise: float, *, points: int = 13
 ) -> Transitions:
     """The thresholds of a low-rank model, in columns seen at once per row of U.
 
@@ -91,8 +90,8 @@ def transitions(
     ----------
     prior_u, prior_v, noise
         As for `learning_curve`.
-    points, rng_seed : int
-        log2 of the number of quasi-Monte Carlo points, and their seed, where they are needed.
+    points : int
+        log2 of the number of quasi-Monte Carlo points, where they are needed.
 
     Examples
     --------
@@ -103,7 +102,7 @@ def transitions(
     >>> round(transitions(priors.GaussianRows(1), priors.GaussianRows(1), 0.3).weak_recovery, 6)
     0.09
     """
-    law = laws_before(prior_u, prior_v, noise, points=points, rng_seed=rng_seed)[0]
+    law = laws_before(prior_u, prior_v, noise, points=points)[0]
     if isinstance(law, MatrixLaw):
         return searched(law)
     found, critical = turning(law.balance), law.alpha_c
