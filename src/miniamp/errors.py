@@ -151,9 +151,15 @@ class MissingExtraError(MiniampError, ImportError):
 
 
 class CheckpointError(InvalidInputError):
-    """A checkpoint file is missing, truncated, altered or no checkpoint; it was not used."""
+    """A checkpoint file is missing, truncated, altered or no checkpoint; it was not used.
 
-    previous: str | None = None  #: path of the checkpoint before it, where there is a sound one
+    Attributes
+    ----------
+    previous : str or None
+        Path of the checkpoint before it, where there is a sound one.
+    """
+
+    previous: str | None = None
 
 
 class ConflictError(MiniampError, ArithmeticError):
@@ -161,17 +167,27 @@ class ConflictError(MiniampError, ArithmeticError):
 
     Tilts cannot be undone, so a batch that converged to a contradiction (its residuals far larger
     than its own error bars) is refused before its tilt is added.
+
+    Attributes
+    ----------
+    health : float
+        Squared residuals over their expected value in the last attempt, mean g^2 / mean(-dg);
+        about 1 when all is well, NaN where an entry of X was refused before.
+    iteration : int
+        The iteration at which the last attempt ended.
+    batch : int or None
+        Index of the batch, counted from 0, from `absorb.stream`; None from an estimator.
+    row : int or None
+        Index in the batch, from 0, of the worst row, where single rows are at fault.
+    deviations : float
+        By how many standard deviations its y is off.
     """
 
-    #: Squared residuals over their expected value in the last attempt, mean g^2 / mean(-dg); about
-    #: 1 when all is well, NaN where an entry of X was refused before.
     health: float = math.nan
-    iteration: int = 0  #: at which the last attempt ended
-    #: Index of the batch, counted from 0, from `absorb.stream`; None from an estimator.
+    iteration: int = 0
     batch: int | None = None
-    #: Index in the batch, from 0, of the worst row, where single rows are at fault.
     row: int | None = None
-    deviations: float = math.nan  #: by how many standard deviations its y is off
+    deviations: float = math.nan
 
     def in_batch(self, batch: int) -> Self:
         """The same error with the index of its batch, which the message then names."""

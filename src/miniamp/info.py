@@ -136,26 +136,44 @@ class Adaptation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """Report on how a batch was absorbed."""
+    """Report on how a batch was absorbed.
 
-    iterations: int  #: number of iterations
-    #: Whether the change fell below the tolerance, or the rows were solved exactly.
+    Attributes
+    ----------
+    iterations : int
+        Number of iterations.
+    converged : bool
+        Whether the change fell below the tolerance, or the rows were solved exactly.
+    trace : array
+        Change of the estimate at each iteration, relative to its scale.
+    health : float
+        mean g^2 / mean(-dg): 1 when the residuals are as large as the belief expects.
+    remedy : str
+        Name of the more careful solver that was needed; "" if none was.
+    solver, reason : str
+        Solver of the batch, and why it was chosen.
+    adapted : tuple of Adaptation
+        Changes because of a conflict, with `on_conflict="adapt"` or "skip"; () without one.
+    log_evidence : float
+        Log-probability of the batch given the belief before it, under the hyper-parameters before
+        it (of the first batch, those after it). It is the Bethe estimate of the solver: exact for
+        Gaussian prior and channel in the robust and the exact solver. ADF sums the
+        log-probabilities of its rows in turn, mean field and softmax give their variational lower
+        bounds. nan where it is not known: if the batch has diverged, and in the theory.
+    log_evidence_sum : float
+        Its sum over the batches of `stream` so far; nan from `absorb`.
+    """
+
+    iterations: int
     converged: bool
-    #: Change of the estimate at each iteration, relative to its scale.
     trace: Array = field(repr=False)
-    health: float  #: mean g^2 / mean(-dg): 1 when residuals are as large as the belief expects
-    remedy: str = ""  #: name of the more careful solver that was needed; "" if none was
-    solver: str = ""  #: solver of the batch
-    reason: str = ""  #: why it was chosen
-    #: Changes because of a conflict, with `on_conflict="adapt"` or "skip"; () without one.
+    health: float
+    remedy: str = ""
+    solver: str = ""
+    reason: str = ""
     adapted: tuple[Adaptation, ...] = ()
-    #: Log-probability of the batch given the belief before it, under the hyper-parameters before it
-    #: (of the first batch, those after it). It is the Bethe estimate of the solver: exact for
-    #: Gaussian prior and channel in the robust and the exact solver. ADF sums the log-probabilities
-    #: of its rows in turn, mean field and softmax give their variational lower bounds. nan where it
-    #: is not known: if the batch has diverged, and in the theory.
     log_evidence: float = np.nan
-    log_evidence_sum: float = np.nan  #: its sum over the batches of `stream`; nan from `absorb`
+    log_evidence_sum: float = np.nan
 
 
 class Belief(Protocol):

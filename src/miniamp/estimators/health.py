@@ -56,22 +56,29 @@ class HealthWarning(MiniampWarning):
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem of a model; settings in braces in its texts are written as in errors."""
+    """A problem of a model; settings in braces in its texts are written as in errors.
 
-    #: "noise", "drift", "design", "order", "conflict", "collapse", "unconverged", "overconfidence",
-    #: "useless" or "theory".
+    Attributes
+    ----------
+    kind : str
+        "noise", "drift", "design", "order", "conflict", "collapse", "unconverged",
+        "overconfidence", "useless" or "theory".
+    message : str
+        Description of the problem.
+    remedy : str
+        Advice.
+    """
+
     kind: str
     seen: str
     action: str
 
     @property
     def message(self) -> str:
-        """Description of the problem."""
         return typed(self.seen, "python")
 
     @property
     def remedy(self) -> str:
-        """Advice."""
         return typed(self.action, "python")
 
     def as_typed(self, where: str) -> str:
@@ -86,6 +93,13 @@ class Finding:
 class HealthReport:
     """Problems of a model; empty if there are none.
 
+    Attributes
+    ----------
+    findings : tuple of Finding
+        Problems in the latest batches.
+    past : tuple of (int, str)
+        Kinds of all findings so far, each with the batch where it was first found.
+
     Examples
     --------
     >>> report = diagnose(History())
@@ -93,8 +107,7 @@ class HealthReport:
     (True, 'no problems found')
     """
 
-    findings: tuple[Finding, ...] = ()  #: problems in the latest batches
-    #: Kinds of all findings so far, each with the batch where it was first found.
+    findings: tuple[Finding, ...] = ()
     past: tuple[tuple[int, str], ...] = ()
 
     @property

@@ -43,16 +43,32 @@ TITLES = {
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """What is known of a fitted model, ready to be printed."""
+    """What is known of a fitted model, ready to be printed.
 
-    title: str  #: the estimator, and what it predicts
-    facts: dict[str, str]  #: rows, errors, noise, prior and the like, by name
-    #: The table: lists of equal length by name; the first one or two are names.
+    Attributes
+    ----------
+    title : str
+        The estimator, and what it predicts.
+    facts : dict
+        Rows, errors, noise, prior and the like, as text, by name.
+    columns : dict
+        The table: lists of equal length by name; the first one or two are names.
+    note : str
+        What the columns mean.
+    level : float
+        Probability of the intervals.
+    strength : array
+        What the rows are ordered by where not all are shown.
+    spread : dict
+        Standard deviations that are printed beside a column.
+    """
+
+    title: str
+    facts: dict[str, str]
     columns: dict[str, list[Any]]
-    note: str  #: what the columns mean
-    level: float  #: probability of the intervals
-    strength: Array  #: what the rows are ordered by where not all are shown
-    #: Standard deviations that are printed beside a column.
+    note: str
+    level: float
+    strength: Array
     spread: dict[str, list[float]] = field(default_factory=dict)
 
     def frame(self) -> pd.DataFrame:

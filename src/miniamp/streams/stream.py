@@ -38,27 +38,43 @@ HEAD_ROWS = 10_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StreamBatch:
-    """Exactly k rows of a stream; only the last batch may be shorter."""
+    """Exactly k rows of a stream; only the last batch may be shorter.
 
-    X: Numbers  #: (k, N) array or scipy CSR array: the features
-    #: (k,) targets: float64, or text for a target of labels; None without a target.
+    Attributes
+    ----------
+    X : (k, N) array or scipy CSR array
+        The features.
+    y : (k,) array or None
+        The targets: float64, or text for a target of labels; None without a target.
+    position : int
+        Rows of the source consumed so far, dropped ones included: resume from here.
+    schema : Schema
+        How the columns became features.
+    means : tuple of two (N,) arrays, or None
+        Counts and totals behind the running means, where missing values are filled by those.
+    row_numbers : (k,) array of int
+        The number of each row in the source, counted from 0.
+    kept : dict
+        Columns that are carried along as text, (k,) objects each.
+    mark : dict, optional
+        What a source with an address resumes from: the last key, or the offsets.
+    window : pair of int
+        With `shuffle`, how many rows of the latest window the batches have had so far, and how many
+        it has; (0, 0) at its end. The position is then the beginning of that window.
+    first_targets : (m,) array or None
+        Of the first batch, the targets of all rows that the schema was made from: classes that come
+        later in a sorted file are among them.
+    """
+
+    X: Numbers
     y: NDArray[np.generic] | None
-    position: int  #: rows of the source consumed so far, dropped ones included: resume from here
-    schema: Schema  #: how the columns became features
-    #: Counts and totals, (N,) each, behind the running means, where missing values are filled by
-    #: those.
+    position: int
+    schema: Schema
     means: tuple[Array, Array] | None = None
-    #: (k,) number of each row in the source, counted from 0.
     row_numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    #: Columns that are carried along as text, (k,) objects each.
     kept: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
-    #: What a source with an address resumes from: the last key, or the offsets.
     mark: Mark | None = None
-    #: With `shuffle`, how many rows of the latest window the batches have had so far, and how many
-    #: it has; (0, 0) at its end. The position is then the beginning of that window.
     window: tuple[int, int] = (0, 0)
-    #: Of the first batch, the targets of all rows that the schema was made from: classes that come
-    #: later in a sorted file are among them.
     first_targets: NDArray[np.generic] | None = None
 
     @property

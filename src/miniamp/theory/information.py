@@ -58,7 +58,10 @@ def information_curve(
         i_b = i(E_k; lambda_(k-1)),    kept = I_x(lambda_k),
         log-evidence = -(i_b - I_x(lambda_(k-1))) - alpha_b H[P(y | z)].
 
-    Parameters are those of `learning_curve`.
+    Parameters
+    ----------
+    prior, channel, alpha_b, batches, design
+        As for `learning_curve`.
 
     Examples
     --------
@@ -116,14 +119,17 @@ def expected_log_evidence(prior: Given, channel: Channel, alpha: Given, lam: Giv
 def y_mmse(prior: Given, channel: Channel, alpha: Given, lam: Given = 0.0) -> float:
     """The error of z = Phi_mu . x on a row that has been seen: the y-MMSE of a Gaussian channel.
 
-    Parameters are those of `expected_log_evidence`.
-
         y_MMSE = MMSE/(1 + MMSE/Delta),    di/d(1/Delta) = (alpha/2) y_MMSE (I-MMSE)
 
     For other channels E (1 - E delta(E)), the same with 1/Delta replaced by what the channel adds.
 
     *Departure* (errata A4): print has MMSE/(1 + Delta MMSE); tests/theory/test_information.py
     differentiates the mutual information.
+
+    Parameters
+    ----------
+    prior, channel, alpha, lam
+        As for `expected_log_evidence`.
 
     Examples
     --------

@@ -54,6 +54,15 @@ class Law:
     are the true ones, lambda = gamma = signal and one number is left (`eq:minise_nish`). With a
     Gaussian channel signal = lambda (`eq:minise`); any other mismatched channel needs the third.
 
+    Parameters
+    ----------
+    prior : ScalarPrior
+        What is believed of a coefficient.
+    truth : ScalarPrior, optional
+        What it is drawn from; the prior by default.
+    lam, gamma, signal : float
+        Precision of the tilt, variance and signal strength of its linear part.
+
     Examples
     --------
     >>> from miniamp import absorb, channels, priors, Stop
@@ -64,11 +73,11 @@ class Law:
     (0.118295, True)
     """
 
-    prior: ScalarPrior  #: what is believed of a coefficient
-    truth: ScalarPrior | None = None  #: what it is drawn from; the prior by default
-    lam: float = 0.0  #: precision of the tilt
-    gamma: float = 0.0  #: variance of its linear part
-    signal: float = 0.0  #: signal strength of its linear part
+    prior: ScalarPrior
+    truth: ScalarPrior | None = None
+    lam: float = 0.0
+    gamma: float = 0.0
+    signal: float = 0.0
 
     def tilted(self, gain: Gain) -> Law:
         """The law after a batch that adds `gain`."""

@@ -51,6 +51,11 @@ class ScalarChannel:
     I_x is half the integral of epsilon (the I-MMSE relation): all its terms are positive, where the
     definition subtracts numbers of size lambda.
 
+    Attributes
+    ----------
+    mean, variance, power : float
+        E x, Var x and E x^2 of the prior.
+
     Examples
     --------
     >>> from miniamp import priors
@@ -63,9 +68,8 @@ class ScalarChannel:
         self.prior = prior
         self.parts = parts_of(prior)
         mean, variance = prior.moments(0.0, 0.0)
-        #: E x and Var x of the prior.
         self.mean, self.variance = float(np.squeeze(mean)), float(np.squeeze(variance))
-        self.power = self.mean**2 + self.variance  #: E x^2
+        self.power = self.mean**2 + self.variance
         if not 0.0 < self.variance < np.inf:
             none = self.variance == 0.0
             raise checks.refuse(

@@ -49,6 +49,13 @@ class Spectrum:
     rows : int, optional
         The number of rows; K by default.
 
+    Attributes
+    ----------
+    alpha : float
+        Rows over columns.
+    row_power : float
+        Mean squared norm of a row; z has this many times the power of a coefficient.
+
     Examples
     --------
     >>> from miniamp import channels, priors, theory
@@ -81,8 +88,7 @@ class Spectrum:
     def _set(self, squares: Array, weights: Array, alpha: float) -> None:
         self.squares = squares
         self.weights = weights
-        self.alpha = alpha  #: rows over columns
-        #: Mean squared norm of a row; z has this many times the power of a coefficient.
+        self.alpha = alpha
         self.row_power = float(weights @ squares) / alpha
 
     @classmethod
