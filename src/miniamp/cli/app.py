@@ -107,7 +107,7 @@ def learner(*groups: type) -> Callable[[K], K]:
 
     def decorated(kind: K) -> K:
         def start(**given: Any) -> None:
-            run = kind(given)
+            run = kind(given, options_of(given), reading_options(given))
             with run.meanwhile():
                 run.execute()
 

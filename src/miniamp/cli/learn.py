@@ -23,7 +23,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 import miniamp
 from miniamp.cli import outputs
-from miniamp.cli.app import Options, options_of, reading_options
+from miniamp.cli.app import Options
 from miniamp.cli.saved import E, State, fingerprint, from_start, named, resumed, save
 from miniamp.errors import printable
 from miniamp.streams import Schema, Stream, StreamBatch, lock, open_stream
@@ -47,6 +47,10 @@ class Run(ABC, Generic[E]):
     ----------
     given : dict
         The source and all options, by name.
+    options : dict
+        Those that decide about the result.
+    arguments : dict
+        Those of `open_stream`.
     """
 
     #: The name of the command.
@@ -58,10 +62,9 @@ class Run(ABC, Generic[E]):
     #: Whether the target is text, as `open_stream` takes it.
     labels: bool | str = "auto"
 
-    def __init__(self, given: Options) -> None:
-        self.given, self.source = given, str(given["source"])
-        self.options = options_of(given)  #: those that decide about the result
-        self._arguments = {"unknown": "warn", **reading_options(given)}
+    def __init__(self, given: Options, options: Options, arguments: Options) -> None:
+        self.given, self.options, self.source = given, options, str(given["source"])
+        self._arguments = {"unknown": "warn", **arguments}
         #: The estimator, and the position in the stream that it has reached: replaced together.
         self.learned: tuple[E, State] | None = None
         self._written: tuple[E, State] | None = None

@@ -16,7 +16,6 @@ from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.errors import printable
 from miniamp.evidence.linear import sites_of, solve
-from miniamp.theory.curves import text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,14 +80,19 @@ class Summary:
 
     def text(self, most: int | None = None) -> str:
         """Title, facts and table for a terminal, at most so many rows, the strongest first."""
-        cells = self._cells(most)
+        head, *body = self._cells(most)
         left = [name in ("class", "target", "name") for name in self.columns]
-        lines = text_table(cells, left).split("\n")
+        widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
+        lines = []
+        for row in (head, *body):
+            cells = zip(row, widths, left, strict=False)
+            padded = [cell.ljust(w) if text else cell.rjust(w) for cell, w, text in cells]
+            lines.append("  ".join(padded).rstrip())
         facts = _two_columns(self.facts)
         wide = max(len(line) for line in [*lines, *facts, self.title])
         bar, title = "=" * wide, printable(self.title).center(wide).rstrip()
         lines[1:1] = ["-" * wide]
-        return "\n".join([title, bar, *facts, bar, *lines, bar, self._note(len(cells) - 1)])
+        return "\n".join([title, bar, *facts, bar, *lines, bar, self._note(len(body))])
 
     def html(self, most: int | None = SHOWN) -> str:
         """The same for a notebook."""
