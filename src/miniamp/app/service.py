@@ -207,11 +207,7 @@ def predictions(model: Any, rows: RequestRows) -> dict[str, Any]:
         model = nameless(model)
     if hasattr(model, "predict_proba"):
         chances = model.predict_proba(X)
-        classes = (
-            np.asarray(model.classes_)
-            if hasattr(model, "classes_")
-            else np.arange(chances.shape[1])
-        )
+        classes = np.asarray(getattr(model, "classes_", range(chances.shape[1])))
         return {
             "label": classes[chances.argmax(axis=1)].tolist(),
             "classes": classes.tolist(),
@@ -337,15 +333,11 @@ def described(estimator: Any, names: Names) -> dict[str, Any]:
     }
     for name in ("coef_", "coef_std_", "intercept_", "classes_"):
         if hasattr(estimator, name):
-            about[name.removesuffix("_")] = np.asarray(getattr(estimator, name)).tolist()
+            about[name.removesuffix("_")] = np.asarray(getattr(estimator, name))
     history = getattr(estimator, "history_", None)
-    about["last_batch"] = json.loads(json.dumps(history[-1], default=_listed)) if history else None
+    about["last_batch"] = history[-1] if history else None
     about["health"] = str(getattr(estimator, "health_", "nothing learned yet"))
     return {name: finite(value) for name, value in about.items()}
-
-
-def _listed(value: object) -> object:
-    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def documented(api: dict[str, Any]) -> str:

@@ -233,13 +233,13 @@ def target_labels(estimator: object, targets: int) -> tuple[str, list[str]]:
 
 
 def finite(value: object) -> object:
-    """The value with None instead of numbers that JSON cannot write."""
+    """The value as JSON can write it: arrays as lists, None in the place of nan and infinities."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [finite(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
