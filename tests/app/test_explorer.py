@@ -108,7 +108,7 @@ def test_a_simulation_follows_the_theory():
     """
     asked = Question(rho=0.3, noise=-2.0, batch=0.4, span=1.2)
     simulation = Simulation(asked)
-    simulation.wait(60)
+    simulation.join(60)
     assert simulation.done
     decades = np.log10(simulation.mse) - np.log10(question.streamed(asked).mse)
     assert np.abs(decades).max() < 0.2
@@ -121,8 +121,8 @@ def test_a_simulation_is_replaced():
     made.simulate(Question(span=8.0, batch=0.02))
     first = made.simulation
     made.simulate(Question(span=0.5))
-    first.wait(60)
-    made.simulation.wait(60)
+    first.join(60)
+    made.simulation.join(60)
     assert first.done
     assert len(first.mse) < 200
     assert len(made.simulation.mse) == 2

@@ -319,34 +319,30 @@ def planned(question: Question) -> theory.Plan | None:
         return None
 
 
-class Simulation:
-    """One stream of the question's model, learned in a thread."""
+class Simulation(threading.Thread):
+    """One stream of the question's model, learned in a thread that has begun."""
 
-    def __init__(self, question: Question, seed: int = 0) -> None:
+    def __init__(self, question: Question) -> None:
+        super().__init__(name="simulation", daemon=True)
         self.question = question
         self.mse: list[float] = []  #: after each batch so far
         self.done = False
         self.refused = 0  #: batches that were left out
-        self._stopped = False
-        self._seed = seed
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._stopping = False
+        self.start()
 
     def stop(self) -> None:
         """End it after the present batch."""
-        self._stopped = True
+        self._stopping = True
 
-    def wait(self, timeout: float) -> None:
-        """Wait for its end."""
-        self._thread.join(timeout)
-
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Learn batch after batch."""
         prior, channel = self.question.model
-        rng = np.random.default_rng(self._seed)
+        rng = np.random.default_rng(0)
         x = prior.sample(rng, FEATURES)
         belief = Posterior(prior, size=FEATURES)
         for size in self.question.batches:
-            if self._stopped:
+            if self._stopping:
                 break
             Phi = drawn(self.question, size, rng)
             y = channel.sample(rng, Phi @ x)
