@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Any, Self, cast
 
 import numpy as np
@@ -16,7 +15,7 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import ClassifierTags, Tags
+from sklearn.utils import ClassifierTags, Tags, gen_even_slices
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from miniamp import checks
@@ -181,7 +180,8 @@ class MiniAMPClusterer(
             state = self._fresh(settings, first.shape[1])
             rows = X if is_dask(X) else first
             for part in self._blocks(rows):
-                for some in _chunks(part.shape[0], size):
+                batches = max(1, part.shape[0] // size)  # none much smaller than the others
+                for some in gen_even_slices(part.shape[0], batches):
                     state = state.absorbed(part[some])
             labels = np.concatenate([state.labels(part) for part in self._blocks(rows)])
             self._state, self.labels_ = state, labels
@@ -314,11 +314,3 @@ def _apart(centres: Array) -> int:
     far = size[:, None] - 2.0 * square + size
     same = np.tril(far <= 1e-12 * np.max(size, initial=0.0), k=-1).any(axis=1)
     return len(centres) - int(np.count_nonzero(same))
-
-
-def _chunks(rows: int, size: int) -> Iterator[slice]:
-    """Slices of about `size` rows, none much smaller than the others."""
-    pieces = max(1, rows // size)
-    edges = np.linspace(0, rows, pieces + 1).astype(int)
-    for low, high in pairwise(edges):
-        yield slice(int(low), int(high))
