@@ -49,7 +49,7 @@ ALLOWED = tuple(f"{name}." for name in _RUFF["flake8-tidy-imports"]["banned-modu
 #: when the source gets better, lower them; raise none of them. That of lines is rounded up to a
 #: hundred: at the exact number, a fix of one line failed.
 LIMITS = {
-    "lines": 42_900,  # now; goal 30,800
+    "lines": 42_700,  # now; goal 30,800
     "files": 195,  # now; goal 160, and 237 with all features
     "long_files": 0,
     "cycles": 0,
