@@ -155,9 +155,9 @@ def plotly(chart: Chart) -> Plain:
     """A chart as a plotly figure of plain values, its colours still tokens."""
     traces = [_trace(series, i) for i, series in enumerate(chart.series)]
     if chart.bars is not None:
-        traces.append(_bars(chart))
+        traces.append(_bars(chart.bars, chart.x.title))
     if chart.cells is not None:
-        traces.append(_cells(chart))
+        traces.append(_cells(chart.cells))
     return {
         "data": traces,
         "layout": {
@@ -201,30 +201,28 @@ def _trace(series: Series, i: int) -> Plain:
     return trace
 
 
-def _bars(chart: Chart) -> Plain:
-    assert chart.bars is not None
+def _bars(bars: Bars, title: str) -> Plain:
     return {
         "type": "bar",
         "orientation": "h",
-        "x": _numbers(chart.bars.lengths),
-        "y": list(range(len(chart.bars.labels))),
+        "x": _numbers(bars.lengths),
+        "y": list(range(len(bars.labels))),
         "marker": {"color": "@1"},
         "width": 0.6,
-        "text": [f"{length:.1%}" for length in chart.bars.lengths],
+        "text": [f"{length:.1%}" for length in bars.lengths],
         "textposition": "outside",
         "cliponaxis": False,
-        "customdata": [safe(text) for text in chart.bars.texts],
+        "customdata": [safe(text) for text in bars.texts],
         "hovertemplate": "%{customdata}<extra></extra>",
-        "name": safe(chart.x.title),
+        "name": safe(title),
     }
 
 
-def _cells(chart: Chart) -> Plain:
-    assert chart.cells is not None
+def _cells(cells: Cells) -> Plain:
     return {
         "type": "heatmap",
-        "z": [_numbers(row) for row in chart.cells.shares],
-        "text": [[safe(text) for text in row] for row in chart.cells.texts],
+        "z": [_numbers(row) for row in cells.shares],
+        "text": [[safe(text) for text in row] for row in cells.texts],
         "texttemplate": "%{text}",
         "hovertemplate": "%{text}<extra></extra>",
         "colorscale": [[0, "@cell0"], [1, "@cell1"]],
@@ -309,7 +307,7 @@ def matplotlib(chart: Chart, ax: Axes | None = None) -> Axes:
     if chart.bars is not None:
         ax.barh(range(len(chart.bars.lengths)), chart.bars.lengths, color=COLOURS[0], height=0.6)
     if chart.cells is not None:
-        _table(ax, chart)
+        _table(ax, chart.cells)
     _scale(ax, chart)
     if len(ax.get_legend_handles_labels()[1]) > 1:
         ax.legend(frameon=False, fontsize=8)
@@ -350,9 +348,7 @@ def _stroke(ax: Axes, series: Series, i: int) -> None:
     )  # fmt: skip
 
 
-def _table(ax: Axes, chart: Chart) -> None:
-    cells = chart.cells
-    assert cells is not None
+def _table(ax: Axes, cells: Cells) -> None:
     ax.imshow(cells.shares, cmap="Blues", vmin=0.0, vmax=1.25, aspect="auto")
     for (i, j), share in np.ndenumerate(cells.shares):
         ax.text(j, i, cells.texts[i][j], ha="center", va="center", fontsize=8,
