@@ -42,7 +42,7 @@ class RequestRows(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """Of rows and targets: equal for the same batch sent again."""
+        """Checksum of rows and targets: equal for the same batch sent again."""
         y = b"" if self.y is None else self.y.tobytes()
         return hashlib.sha256(self.X.tobytes() + y).hexdigest()[:32]
 
@@ -60,7 +60,7 @@ class Names(NamedTuple):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What a record must have."""
+        """Columns that a record must have."""
         if self.reading is None:
             return self.features
         return tuple(column.name for column in Schema.from_dict(self.reading["schema"]).columns)

@@ -179,7 +179,7 @@ def diagram_figure(question: Question, size: int) -> dict[str, Any]:
 
 
 def words(question: Question, done: dict[str, str]) -> str:
-    """Rows needed, in HTML."""
+    """Numbers of rows needed and the plan, in HTML."""
     text = ""
     if "needed" in done and not done["needed"]:
         text += f"<table id='needed'><tr><th>with</th>{_number('th', f'N = {question.features:,}')}"
@@ -199,7 +199,7 @@ def _number(tag: str, text: str) -> str:
 
 
 def application() -> FastAPI:
-    """The page."""
+    """The application that serves the page."""
     controls = "\n".join(_control(*each) for each in CONTROLS)
     app = page(
         "explore.html", "draw.js", "explore.js",

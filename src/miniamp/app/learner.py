@@ -116,7 +116,7 @@ class Log:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
         return os.fstat(self._file.fileno()).st_size
 
     def _contents(self) -> Iterator[bytes]:
@@ -230,12 +230,12 @@ class Learner:
 
     @property
     def depth(self) -> int:
-        """Batches that wait."""
+        """Number of batches that wait."""
         return self._queue.qsize()
 
     @property
     def log_bytes(self) -> int:
-        """Size of the log."""
+        """Size of the log in bytes."""
         return self._log.size
 
     def submit(

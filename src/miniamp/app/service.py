@@ -81,7 +81,7 @@ MODEL = _answer("model")
 
 @dataclass(frozen=True)
 class Limits:
-    """What a server accepts."""
+    """Limits of the requests that a server accepts."""
 
     body: int = 16 * 2**20  #: bytes of a request
     rows: int = 100_000  #: rows of a request

@@ -357,7 +357,7 @@ class Watch:
 
     @property
     def seconds(self) -> float:
-        """Since the beginning of this process's part."""
+        """Seconds since this process began to learn."""
         return time.perf_counter() - self._start
 
     @property

@@ -50,7 +50,7 @@ def named(run: Run[E]) -> E:
 
 
 def state(run: Run[E]) -> dict[str, object]:
-    """What is saved beside the estimator."""
+    """The state of the run, saved beside the estimator."""
     assert run.learned is not None
     return {
         "command": run.command,

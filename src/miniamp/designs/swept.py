@@ -57,7 +57,7 @@ class Swept(Design):
         """Some rows, as the kernels take them."""
 
     def _swept(self, part: slice) -> tuple[KernelRows, KernelRows]:
-        """The same for a sweep, and centre and unit where it brings them to their frame."""
+        """Some rows for a sweep, and centre and unit where it brings them to their frame."""
         return self._rows(part), ()
 
     def sandwich(

@@ -340,7 +340,7 @@ def living_workers(client: Client) -> list[str]:
 
 
 def first_done(client: Client, futures: Sequence[Future]) -> list[Future]:
-    """Those that are done, as soon as one is; none after a while, if there still are workers."""
+    """Futures that are done, as soon as one is; none after a while, if there still are workers."""
     from distributed import wait
 
     with contextlib.suppress(TimeoutError):

@@ -207,7 +207,7 @@ def _moved(
 
 
 def _one_after_the_other(a: FitState, b: FitState) -> History:
-    """Both histories; theory follows either stream alone, and stops here."""
+    """The history of `a`, then that of `b`; theory follows either stream alone, and stops here."""
     batches = a.history[-1]["batch"] + 1
     later = [entry.copy() for entry in b.history.with_theory()]
     for entry in later:

@@ -95,7 +95,7 @@ class Summary:
         return "\n".join([title, bar, *facts, bar, *lines, bar, self._note(len(body))])
 
     def html(self, most: int | None = SHOWN) -> str:
-        """The same for a notebook."""
+        """Title, facts and table as HTML for a notebook."""
         head, *body = ([html.escape(cell) for cell in row] for row in self._cells(most))
         facts = " · ".join(f"{html.escape(k)}: {html.escape(v)}" for k, v in self.facts.items())
         rows = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in body)
@@ -285,7 +285,7 @@ class JointUncertainty(ABC):
     @property
     @abstractmethod
     def _learned(self) -> FitState:
-        """The state after all rows."""
+        """The fit state after all rows."""
 
     def covariance(self) -> Array:
         """Posterior covariance of the coefficients, (N, N); of each of several classes, (K, N, N).

@@ -110,7 +110,7 @@ class FactorScores:
         return product + self.absent @ U if self.absent.any() else product
 
     def _product(self, J: Any, factor: Array) -> Array:
-        """Of rows as they come, float32 or float64: sums of some hundred terms, 1e-6 off."""
+        """J times a factor, in the precision of the rows: with float32 about 1e-6 off."""
         product = np.asarray(J @ factor.astype(J.dtype, copy=False), dtype=np.float64)
         return product if self.unit == 1.0 else self.unit * product
 

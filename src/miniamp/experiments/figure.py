@@ -44,7 +44,7 @@ class Scale:
     seeds: int | None = None
 
     def choose(self, full: T, quick: T) -> T:
-        """The one that applies."""
+        """`quick` in a quick run, else `full`."""
         return quick if self.quick else full
 
     def realisations(self, full: int, quick: int) -> range:
@@ -82,7 +82,7 @@ class Task:
 
     @property
     def file(self) -> str:
-        """Where its rows are kept: another setting is another task."""
+        """Name of the file that keeps its rows: another setting is another task."""
         identity = json.dumps([self.address, self.given], sort_keys=True)
         digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
         return f"{self.panel}-{digest}.json"

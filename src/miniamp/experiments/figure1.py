@@ -52,7 +52,7 @@ class Panel(Setup):
     vb: tuple[float, ...] = ()
 
     def batches(self, alpha_b: float) -> int:
-        """How many fit."""
+        """Number of batches of this size in the stream."""
         return int(self.alpha_max / alpha_b + 1e-9)
 
 

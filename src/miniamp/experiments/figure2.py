@@ -129,7 +129,7 @@ def _draw_diagram(made: look.Canvas, ax: look.Axes, table: Table, edges_: Table)
 
 
 def judge(tables: Tables, _: Scale) -> list[Claim]:
-    """Minima and edges."""
+    """Claims about the minima of the landscape and the edges of the diagram."""
     left, edges_ = tables["left"], tables["edges"]
     minima = [len(left.where(kind="minimum", batch=k)) for k in SHOWN]
     trapped = [k for k in SHOWN if len(left.where(kind="minimum", batch=k, amp=1, **{"global": 0}))]

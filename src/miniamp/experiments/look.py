@@ -52,7 +52,7 @@ class Style(NamedTuple):
 
 
 def style(i: int) -> Style:
-    """The i-th pair."""
+    """The i-th colour and its marker."""
     return Style(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)])
 
 
@@ -145,7 +145,7 @@ def plain_log(ax: Axes) -> None:
 
 
 def letter(ax: Axes, text: str, title: str) -> None:
-    """Name a panel."""
+    """Set the letter and the title of a panel."""
     ax.set_title(rf"({text})  {title}", fontsize=9.5)
 
 

@@ -31,7 +31,7 @@ VB_STOP = Stop(max_iter=300, tol=1e-6)
 
 @dataclass(frozen=True)
 class Setup:
-    """What is streamed: a prior and a channel, under the title of their panel."""
+    """The prior and the channel of a stream, and the title of their panel."""
 
     title: str
     prior: ScalarPrior
@@ -39,7 +39,7 @@ class Setup:
 
     @property
     def model(self) -> tuple[ScalarPrior, Channel]:
-        """Both, as functions of the theory take them."""
+        """Prior and channel, in the order in which functions of the theory take them."""
         return self.prior, self.channel
 
 

@@ -139,7 +139,7 @@ class Claim:
 
     @property
     def failed(self) -> bool:
-        """Whether this is a disagreement."""
+        """Whether the claim is not confirmed."""
         return self.verdict == "no"
 
     def row(self) -> Row:

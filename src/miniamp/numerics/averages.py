@@ -169,7 +169,7 @@ def moments(f: RowFunction, omega: Array, V: Array) -> tuple[Array, Array, Array
     rows = np.arange(omega.size)
 
     def log_density(t: Array, row: Index) -> Array:
-        """Of t, with z = omega + deviation sinh t."""
+        """Log-density of t, with z = omega + deviation sinh t."""
         x = np.sinh(t)
         value = f(omega[row] + deviation[row] * x, row) - 0.5 * np.square(x)
         return np.where(np.isnan(value), -np.inf, value) + np.log(np.cosh(t))

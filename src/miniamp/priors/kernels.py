@@ -77,7 +77,7 @@ def gauss_bernoulli_one(
 
 @inlined
 def rademacher_one(b: float, logit_p: float) -> tuple[float, float]:
-    """The same of a sign."""
+    """Mean and variance of a sign under the tilt."""
     plus, minus = shares(logit_p + 2.0 * b, 1.0)
     return plus - minus, 4.0 * plus * minus
 

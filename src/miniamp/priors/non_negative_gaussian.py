@@ -94,7 +94,7 @@ class NonNegativeGaussian(MeanAndVariance):
 
 
 def _match(present: float, first: float, second: float) -> tuple[Array, Array]:
-    """Both at once: the cut normal with these two moments, or the nearest one allowed."""
+    """Mean and variance of the cut normal with these two moments, or the nearest one allowed."""
     least = min(_NEAREST_EXPONENTIAL, present)
     spread = second / first**2 - 1.0
 

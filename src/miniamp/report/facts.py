@@ -97,7 +97,7 @@ class Facts:
 
     @property
     def rows(self) -> Array:
-        """Rows seen after each batch."""
+        """Number of rows learned after each batch."""
         if self.task == "clustering":
             samples = [_number(entry.get("samples")) for entry in self.everything]
             return np.cumsum(np.asarray(samples))[self._kept]

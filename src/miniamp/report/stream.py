@@ -213,7 +213,7 @@ def discarded(facts: Facts) -> Chart:
 
 
 def _usual(facts: Facts) -> NDArray[np.bool_]:
-    """Which batches are not of a few rows, as the last one of a file may be: they show chance."""
+    """Mask of the batches of enough rows: a short one, as at the end of a file, shows chance."""
     rows = facts.column("rows")
     return np.asarray(~(rows < FEW * (np.nanmedian(rows) if facts.has("rows") else 0.0)))
 

@@ -62,7 +62,7 @@ class Curve:
         return None if k is None else float(self.alpha[k])
 
     def first(self, mse: float) -> int | None:
-        """The index of that alpha."""
+        """The index of the first alpha at which the error is at most `mse`, or None."""
         there = np.flatnonzero(self.mse <= mse)
         return int(there[0]) if len(there) else None
 

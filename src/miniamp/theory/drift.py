@@ -148,7 +148,7 @@ def _gaussian(prior: ScalarPrior, replaced: bool) -> bool:
 
 
 def _exact(prior: ScalarPrior, drift: float, f: float) -> State:
-    """Of a Gaussian prior: u given x is Gaussian, too."""
+    """Errors for a Gaussian prior, under which u given x is Gaussian, too."""
     mean, variance = (float(np.squeeze(m)) for m in prior.moments(0.0, 0.0))
     r = np.sqrt(1.0 - drift)
     slope = 1.0 / (1.0 - f * r)

@@ -149,12 +149,12 @@ class Law:
 
     @property
     def mse(self) -> float:
-        """E of Theorem 1."""
+        """Mean squared error of a coefficient: E of Theorem 1."""
         return self.errors.mse
 
     @property
     def variance(self) -> float:
-        """V of Theorem 1."""
+        """Error that the posterior reports: V of Theorem 1."""
         return self.errors.variance
 
     @property

@@ -239,7 +239,7 @@ class Verdict:
 
     @property
     def mse(self) -> Array:
-        """Errors of Mini-AMP."""
+        """Errors of Mini-AMP, one per batch."""
         return np.array([batch.mse for batch in self.batches])
 
     @property

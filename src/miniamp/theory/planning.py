@@ -166,7 +166,7 @@ def plan(
     max_memory: float | str | None = None,
     design: Spectrum | None = None,
 ) -> Plan:
-    """Which batch size to take, from the theory alone.
+    """Choose a batch size from the theory alone.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ class Sizes:
 
     @property
     def rows(self) -> float:
-        """Rows over coefficients in all."""
+        """Number of all rows over coefficients."""
         return float(sum(self.sizes))
 
 

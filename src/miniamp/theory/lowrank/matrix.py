@@ -211,7 +211,7 @@ class MatrixLaw(ColumnLaw):
         return self._overlaps(self.prior_u, self.draws_u, lam)
 
     def overlap_v(self, M_U: Overlaps) -> Overlaps:
-        """The same of V: what a column adds to lambda_V."""
+        """Overlaps of V as `overlap_u` has those of U: what a column adds to lambda_V."""
         return self._overlaps(self.prior_v, self.draws_v, M_U)
 
     def _overlaps(self, prior: RowPrior, draws: Draws, other: Overlaps) -> Overlaps:
