@@ -115,11 +115,11 @@ def demo(output: Output = Path("demo.png"), size: Size = 2000, seed: DemoSeed = 
     run = experiment.Demo(size=size, seed=seed)
     console.print(
         f"[bold]Sparse regression[/bold], N = {size}, 30 % non-zero, noise variance "
-        f"{experiment.NOISE:g}; {run.batches} batches of {run.problem.rows} rows"
+        f"{experiment.NOISE:g}; {experiment.BATCHES} batches of {run.problem.rows} rows"
     )
     with _progress(console) as progress:
         for name in experiment.LOOKS:
-            task = progress.add_task(f"{name:<13}", total=run.batches)
+            task = progress.add_task(f"{name:<13}", total=experiment.BATCHES)
             for _ in run.steps(name):
                 progress.advance(task)
     console.print(_curve_table(run.curves()))

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
 RHO, NOISE, ALPHA_B, ALPHA = 0.3, 1e-8, 0.35, 3.0
+#: Batches until there are at least ALPHA rows per coefficient.
+BATCHES = int(np.ceil(ALPHA / ALPHA_B))
 
 #: Near a threshold the iteration wanders at an error that is fine all the same (errata E4).
 STOP = Stop(max_iter=300, tol=1e-7)
@@ -62,16 +64,11 @@ class Demo:
     seed: int = 1
     estimates: dict[str, list[Array]] = field(default_factory=dict, repr=False)
 
-    @property
-    def batches(self) -> int:
-        """Batches until there are at least ALPHA rows per coefficient."""
-        return int(np.ceil(ALPHA / ALPHA_B))
-
     @cached_property
     def problem(self) -> Problem:
         """The rows, drawn again for each algorithm, and the truth."""
         return glm_stream(
-            PRIOR, CHANNEL, self.size, ALPHA_B, self.batches, rng=self.seed, stratified=True
+            PRIOR, CHANNEL, self.size, ALPHA_B, BATCHES, rng=self.seed, stratified=True
         )
 
     def steps(self, name: str) -> Iterator[Array]:
@@ -86,7 +83,7 @@ class Demo:
     @cached_property
     def state_evolution(self) -> Array:
         """The theory of Mini-AMP for infinitely many coefficients (Theorem 1)."""
-        return theory.learning_curve(PRIOR, CHANNEL, ALPHA_B, batches=self.batches).mse
+        return theory.learning_curve(PRIOR, CHANNEL, ALPHA_B, batches=BATCHES).mse
 
     def curves(self) -> dict[str, list[float]]:
         """Columns of the table: alpha, the error of each algorithm, and the theory."""
@@ -123,7 +120,7 @@ def _plot_curves(axes: look.Axes, run: Demo) -> None:
         alpha, curves["state evolution"], "k--", lw=1.2, label="theory of Mini-AMP", zorder=5
     )
     axes.set(xlabel="rows seen per coefficient", ylabel="mean squared error")
-    axes.set_title(f"Error along a stream of {run.batches} batches", loc="left", fontsize=11)
+    axes.set_title(f"Error along a stream of {BATCHES} batches", loc="left", fontsize=11)
     axes.set_xlim(0.0, alpha[-1] + 0.1)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)

@@ -96,7 +96,8 @@ def long_run(
     batch = ConvergedBatch(alpha_b, channel)
     drift = checks.number("drift", drift, above=0.0, most=1.0)
     f = checks.number("forget", forget, above=0.0, most=1.0 - 1e-9)
-    exact = _gaussian(prior, replaced)
+    parts = parts_of(prior)
+    exact = not replaced and parts is not None and len(parts.weights) == 1
     state = _exact(prior, drift, f) if exact else _sampled(prior, drift, f, replaced)
     gain, errors, scatter = Gain(0.0, 0.0, 0.0), Law(prior).errors, 0.0
     unmatched = Law(prior, prior)  # so that the batch answers with all three numbers
@@ -140,11 +141,6 @@ def best_forget(
 
 #: Errors and the standard error of the mse, for what a batch adds.
 State = Callable[[Gain], tuple[Errors, float]]
-
-
-def _gaussian(prior: ScalarPrior, replaced: bool) -> bool:
-    parts = parts_of(prior)
-    return not replaced and parts is not None and len(parts.weights) == 1
 
 
 def _exact(prior: ScalarPrior, drift: float, f: float) -> State:
