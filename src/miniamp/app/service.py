@@ -261,34 +261,28 @@ class Metrics:
     def __init__(self, learner: Learner) -> None:
         self.now = 0  #: requests that are being answered
         self.registry = CollectorRegistry()
+        own = self.registry
         self.requests = Counter(
-            "miniamp_requests",
-            "Requests by path and status.",
-            ["path", "status"],
-            registry=self.registry,
+            "miniamp_requests", "Requests by path and status.", ["path", "status"], registry=own
         )
         self.seconds = Histogram(
-            "miniamp_request_seconds", "Time to answer.", ["path"], registry=self.registry
+            "miniamp_request_seconds", "Time to answer.", ["path"], registry=own
         )
-        self.rows = Counter(
-            "miniamp_rows", "Rows by what was done.", ["done"], registry=self.registry
+        self.rows = Counter("miniamp_rows", "Rows by what was done.", ["done"], registry=own)
+
+        def add(name: str, text: str, value: Callable[[], float]) -> None:
+            Gauge(f"miniamp_{name}", text, registry=own).set_function(value)
+
+        add(
+            "rows_seen",
+            "Rows the model has learned.",
+            lambda: getattr(learner.model, "n_samples_seen_", 0),  # the model is replaced
         )
-        gauges: dict[str, tuple[str, Callable[[], float]]] = {
-            "rows_seen": (
-                "Rows the model has learned.",
-                lambda: getattr(learner.model, "n_samples_seen_", 0),
-            ),
-            "batches": ("Batches the model has learned.", lambda: learner.batches),
-            "refused_batches": ("Batches refused since the start.", lambda: learner.refused),
-            "waiting_batches": ("Batches that wait.", lambda: learner.depth),
-            "log_bytes": ("Size of the log behind the checkpoint.", lambda: learner.log_bytes),
-            "checkpoint_age_seconds": (
-                "Age of the checkpoint.",
-                lambda: time.time() - learner.saved,
-            ),
-        }
-        for name, (text, value) in gauges.items():
-            Gauge(f"miniamp_{name}", text, registry=self.registry).set_function(value)
+        add("batches", "Batches the model has learned.", lambda: learner.batches)
+        add("refused_batches", "Batches refused since the start.", lambda: learner.refused)
+        add("waiting_batches", "Batches that wait.", lambda: learner.depth)
+        add("log_bytes", "Size of the log behind the checkpoint.", lambda: learner.log_bytes)
+        add("checkpoint_age_seconds", "Age of the checkpoint.", lambda: time.time() - learner.saved)
 
 
 class Guard(Gate):
