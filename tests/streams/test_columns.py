@@ -19,7 +19,7 @@ import miniamp
 from miniamp import cli
 from miniamp.errors import InvalidInputError, MiniampWarning
 from miniamp.streams import Schema, open_stream
-from miniamp.streams.cells import DATE_KINDS, DATE_PARTS
+from miniamp.streams.dates import DATE_KINDS, DATE_PARTS
 
 DAYS = [dt.date(2019, 12, 30) + dt.timedelta(days=i) for i in range(12)]
 EXPECTED = np.array([(d - dt.date(2000, 1, 1)).days for d in DAYS], dtype=float)
@@ -64,7 +64,11 @@ def test_dates_become_a_few_features_whatever_they_come_in(kind, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "form", ["%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%b %d %Y", "%B %d, %Y", "%d %b %Y", "%d-%b-%Y"]
+    "form",
+    [
+        *("%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%b %d %Y", "%B %d, %Y", "%d %b %Y", "%d-%b-%Y"),
+        *("%d-%b-%y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%y", "%m/%d/%y"),
+    ],
 )
 def test_dates_that_can_be_read_in_one_way_are_dates(form):
     rows = [{"d": day.strftime(form), "y": i} for i, day in enumerate(DAYS)]
@@ -72,11 +76,37 @@ def test_dates_that_can_be_read_in_one_way_are_dates(form):
     np.testing.assert_array_equal(batch.X[:, 0], EXPECTED)
 
 
-def test_dates_with_the_day_or_the_month_first_are_refused_by_name():
+def test_dates_that_may_begin_with_the_day_or_the_month_are_refused_by_name():
     rows = [{"when": day.strftime("%d/%m/%Y"), "y": i} for i, day in enumerate(DAYS)]
-    with pytest.raises(InvalidInputError, match=r"column 'when': got dates such as '30/12/2019'"):
-        open_stream(rows, "y", 12)
     assert open_stream(rows, "y", 12, categorical=["when"]).feature_names[0].startswith("when=")
+    stream = open_stream(rows, "y", 4)  # later days are read as the first ones show
+    np.testing.assert_array_equal(np.concatenate([b.X[:, 0] for b in stream]), EXPECTED)
+    again = open_stream([{"when": "04/03/20 6:00 PM"}], None, 1, schema=stream.schema.to_dict())
+    assert next(iter(again)).X[0, 0] == (dt.date(2020, 3, 4) - dt.date(2000, 1, 1)).days + 0.75
+    with pytest.raises(InvalidInputError, match=r"got '03/13/2020', expected .* as 31/12/2024"):
+        open_stream([{"when": "03/13/2020"}], None, 1, schema=stream.schema.to_dict())
+    for unclear in (rows[2:], [*rows, {"when": "12/31/2019", "y": 1}]):
+        with pytest.raises(InvalidInputError, match=r"'when': got dates such as '\d\d/\d\d/20"):
+            open_stream(unclear, "y", 12)
+
+
+@pytest.mark.parametrize(
+    ("texts", "months"),
+    [
+        (["1998 Q4", "1999 Q1", "1999Q2", "1999-Q3"], [10, 13, 16, 19]),
+        (["1998-10", "1998-11", "1999-01"], [10, 11, 13]),
+        (["1998 Oct", "Nov 1998", "Jan-1999"], [10, 11, 13]),
+    ],
+)
+def test_months_and_quarters_are_dates(texts, months):
+    """One feature for each month left nothing to predict the next one with."""
+    (batch,) = open_stream([{"d": d, "y": i} for i, d in enumerate(texts)], "y", 12)
+    first = np.array([(dt.date(1998 + m // 13, m - 12 * (m // 13), 1)) for m in months])
+    assert batch.X[:, 0].tolist() == [(d - dt.date(2000, 1, 1)).days for d in first]
+    (batch,) = open_stream([{"d": f"1991 W{k:02}", "y": k} for k in (1, 2, 9)], "y", 12)
+    assert np.diff(batch.X[:, 0]).tolist() == [7, 49]
+    seasons = [{"d": "2019-20", "y": 1}, {"d": "2020-21", "y": 2}]  # are none
+    assert open_stream(seasons, "y", 12).feature_names == ("d=2019-20", "d=2020-21")
 
 
 def test_a_time_of_day_adds_two_features_and_zones_are_one_clock():
@@ -226,7 +256,8 @@ def test_identifiers_and_many_categories_are_warned_of_by_name():
     assert len(texts) == 3
     assert "column 'id' counts the rows" in texts[0]
     assert "leave it out with keep=['id']" in texts[0]
-    assert "column 'name' is different in nearly every row" in texts[1]
+    assert "column 'name' is different in nearly every row, like an identifier" in texts[1]
+    assert "and is left out; hash its words with hashed={'name': 8}" in texts[1]
     assert "column 'zip' has 120 categories" in texts[2]
     assert "hashed={'zip': 8}" in texts[2]
     open_stream(rows, "y", n, keep=["id", "name"], hashed={"zip": 6})  # warns of nothing
@@ -355,13 +386,12 @@ def test_remedies_name_a_column_of_any_signs(tmp_path, name):
     assert str(caught.value).endswith(f"use categorical=[{name!r}] if it holds categories")
     shell = caught.value.as_typed("shell")
     assert shell.endswith(f"use --categorical {shlex.quote(name)} if it holds categories")
-    texts = [{name: f"u{i}", "y": i} for i in range(50)]
+    texts = [{name: f"u{i}", "z": i % 7, "y": i} for i in range(50)]
     with pytest.warns(MiniampWarning) as warned:
         open_stream(texts, "y")
     assert f"column {name!r} is different" in str(warned[0].message)
-    assert f"keep=[{name!r}], or hash its words with hashed={{{name!r}: 8}}" in str(
-        warned[0].message
-    )
+    remedy = f"hash its words with hashed={{{name!r}: 8}}, or use it with categorical=[{name!r}]"
+    assert remedy in str(warned[0].message)
 
 
 def test_points_between_thousands_are_refused_and_signs_of_amounts_read(tmp_path):

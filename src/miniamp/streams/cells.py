@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from miniamp import checks
 from miniamp.arrays import Array
-from miniamp.errors import InvalidInputError, verbatim
+from miniamp.errors import verbatim
 from miniamp.streams.base import Cells
+from miniamp.streams.dates import EXAMPLES, FEW_DATES, UNCLEAR, day_order, days_of, iso
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,55 +38,16 @@ THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2},\d{3}\s*")
 _AMOUNT = re.compile(
     r"(?P<sign>[-+]?)[$€£¥]? ?(?P<digits>\d{1,3}(,\d{3})+(\.\d*)?|\d+\.?\d*|\.\d+) ?[%€]?", re.ASCII
 )
-
-#: Days are counted from here.
-EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-#: The same in days from the beginning of 1970, where Arrow counts from.
+#: The beginning of 2000 in days from the beginning of 1970, where Arrow counts from.
 _EPOCH_DAY = 10957
-YEAR, WEEK = 365.2425, 7
-#: Features of a date, and those added for a time of day. A linear model needs a trend, the season
-#: as a point on a circle (December is next to January), and a level for each day of the week.
-DATE_PARTS = ("days", "year_sin", "year_cos", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-#: The parts of each kind of date: the first ones of all. Yearly dates have no season, and monthly
-#: ones no days of the week: a season of yearly dates was -1e7 +- 5e7 beside the intercept.
-DATE_KINDS = {
-    "date": DATE_PARTS,
-    "datetime": (*DATE_PARTS, "day_sin", "day_cos"),
-    "month": DATE_PARTS[:3],
-    "year": DATE_PARTS[:1],
-}
-#: Fewer different dates than this may be on the same day of the month by chance.
-FEW_DATES = 4
-
-_CLOCK = r"(?P<clock>[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?"
-_DAY = r"(?P<day>\d\d?)"
-_MONTH_NAME = r"(?P<month>[A-Za-z]{3,9})\.?"
-#: Texts of which every reader has the same day in mind: year first, with the month's name, and the
-#: German 31.12.2024.
-_FORMS = [
-    re.compile(form + _CLOCK, re.ASCII)
-    for form in (
-        rf"(?P<year>\d{{4}})([-/.])(?P<month>\d\d?)\2{_DAY}",
-        rf"{_DAY}\.(?P<month>\d\d?)\.(?P<year>\d{{4}})",
-        rf"{_DAY}[ -]{_MONTH_NAME}[ -](?P<year>\d{{4}})",
-        rf"{_MONTH_NAME} {_DAY},? (?P<year>\d{{4}})",
-    )
-]
-#: Is 03/04/2020 in March or in April?
-_UNCLEAR = re.compile(r"\d\d?([/-])\d\d?\1(\d\d|\d{4})( .*)?", re.ASCII)
-_MONTHS = (
-    *("january", "february", "march", "april", "may", "june", "july"),
-    *("august", "september", "october", "november", "december"),
-)
 
 
 class CellError(Exception):
     """A cell that cannot be read as asked: its index within the piece, and what it holds."""
 
-    def __init__(self, index: int, value: object) -> None:
+    def __init__(self, index: int, value: object, expected: str = "a number") -> None:
         super().__init__(index, value)
-        self.index = index
-        self.value = value
+        self.index, self.value, self.expected = index, value, expected
 
 
 class ColumnTypeError(Exception):
@@ -152,8 +114,8 @@ def likely_type(columns: Sequence[Cells], share: float = 0.5) -> str:
         if isinstance(found, str):
             texts += 1
             commas += DECIMAL_COMMA.fullmatch(found) is not None
-            dates += _iso(found) is not None
-            unclear += _UNCLEAR.fullmatch(found) is not None
+            dates += iso(found) is not None
+            unclear += UNCLEAR.fullmatch(found) is not None
         few = count == FEW_VALUES and not texts
         if few or (count >= MANY_VALUES and count not in (dates, unclear)):
             break
@@ -163,15 +125,18 @@ def likely_type(columns: Sequence[Cells], share: float = 0.5) -> str:
     return "text" if texts > share * count and commas < texts else "number"
 
 
-def unclear_dates(name: str, columns: Sequence[Cells]) -> InvalidInputError:
-    """The error for dates of which one cannot tell whether the day or the month is first."""
-    first = next(text for cells in filter(is_text, columns) for text in first_texts(cells))
-    return checks.refuse(
-        f"column {name!r}",
-        f"dates such as {first!r}, which may begin with the day or the month",
-        "dates with the year first, such as 2024-12-31",
-        f"convert it, or {leave_out(name)}",
-    )
+def unclear_kind(name: str, columns: Sequence[Cells]) -> str:
+    """Which of `DATE_KINDS` suits dates with the day or the month first, as these show."""
+    texts = itertools.chain.from_iterable(map(first_texts, filter(is_text, columns)))
+    order = day_order(shown := [str(text) for text in texts])
+    if not order:
+        raise checks.refuse(
+            f"column {name!r}",
+            f"dates such as {shown[0]!r}, which may begin with the day or the month",
+            "dates with the year first, such as 2024-12-31",
+            f"convert it, or {leave_out(name)}",
+        )
+    return f"{date_kind(columns, order)}, {order}"
 
 
 def is_number(cell: object) -> bool:
@@ -305,30 +270,10 @@ def arrow_values(cells: pa.Array) -> Array:
     return np.frombuffer(cells.buffers()[1], np.float64, len(cells), offset=8 * cells.offset)
 
 
-def _iso(text: str) -> str | None:
-    """The date as 2024-12-31, and its time of day; None if it is none.
-
-    Examples
-    --------
-    >>> [_iso(text) for text in ("2024/1/31", "Jan 31, 2024", "31.1.2024 06:00", "mayor 1 2024")]
-    ['2024-01-31', '2024-01-31', '2024-01-31 06:00', None]
-    """
-    found = next((match for form in _FORMS if (match := form.fullmatch(text))), None)
-    if found is None:
-        return None
-    month = found["month"].lower()
-    if not month.isdecimal():
-        named = [k for k, name in enumerate(_MONTHS, 1) if name.startswith(month)]
-        if not named:
-            return None
-        month = str(named[0])
-    return f"{found['year']}-{month:0>2}-{found['day']:0>2}{found['clock'] or ''}"
-
-
-def date_kind(columns: Sequence[Cells]) -> str:
+def date_kind(columns: Sequence[Cells], order: str = "") -> str:
     """Which of `DATE_KINDS` suits these dates: parts that never vary would be no features."""
     try:
-        days = np.concatenate([as_days(cells) for cells in columns])
+        days = np.concatenate([as_days(cells, order) for cells in columns])
     except CellError:  # no date, which the reader refuses with its row
         return "date"
     days = np.unique(days[np.isfinite(days)])
@@ -342,8 +287,10 @@ def date_kind(columns: Sequence[Cells]) -> str:
     return "date"
 
 
-def as_days(cells: Cells) -> Array:
+def as_days(cells: Cells, order: str = "") -> Array:
     """Days since the beginning of 2000 (UTC) as float64, NaN where a value is missing.
+
+    03/04/2024 is read by the `order`, "dmy" or "mdy".
 
     Examples
     --------
@@ -357,41 +304,27 @@ def as_days(cells: Cells) -> Array:
         pa = checks.needed("pyarrow", "reading Arrow data")
         micro = cells.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
         return arrow_values(micro.cast(pa.float64(), safe=False)) / 86.4e9 - _EPOCH_DAY
-    texts = as_texts(cells).tolist()
-    return np.array([_days(text, i) for i, text in enumerate(texts)], dtype=np.float64)
-
-
-def _days(text: str | None, index: int) -> float:
-    if text is None or text.lower() in MISSING_WORDS:
-        return np.nan
-    try:
-        moment = datetime.fromisoformat(_iso(text) or "")
-    except ValueError:
-        raise CellError(index, text) from None
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return (moment - EPOCH).total_seconds() / 86400.0
-
-
-def expanded(days: Array, parts: Sequence[str]) -> Array:
-    """The features of dates, (k, len(parts)); NaN where one is missing.
-
-    Examples
-    --------
-    >>> expanded(np.array([0.0]), DATE_PARTS).tolist()  # a Saturday
-    [[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0]]
-    """
-    turn = 2.0 * np.pi * days
-    weekday = (np.floor(days) + 5) % WEEK  # 2000 began on a Saturday
-    known = np.where(np.isnan(days), np.nan, 1.0)
-    columns = [days, np.sin(turn / YEAR), np.cos(turn / YEAR)]
-    columns += [known * (weekday == j) for j in range(WEEK)]
-    columns += [np.sin(turn), np.cos(turn)]
-    return np.stack(columns[: len(parts)], axis=1)
+    days = np.full(len(cells), np.nan)
+    for i, text in enumerate(as_texts(cells)):
+        if text is not None and text.lower() not in MISSING_WORDS:
+            try:
+                days[i] = days_of(text, order)
+            except ValueError:
+                raise CellError(i, text, f"a date such as {EXAMPLES[order]}") from None
+    return days
 
 
 def leave_out(name: str, *, words: bool = False) -> str:
     """The remedy for a column that should be no feature, or one of words."""
-    shown = verbatim(name)
-    text = f"leave it out with {{keep={verbatim(f'[{name!r}]')}|{shown}}}"
-    hashed = verbatim(f"{{{name!r}: 8}}")
-    return text + (f", or hash its words with {{hashed={hashed}|{shown}=8}}" if words else "")
+    text = f"leave it out with {{keep={verbatim(f'[{name!r}]')}|{verbatim(name)}}}"
+    return text + (f", or {_hash_words(name)}" if words else "")
+
+
+def use_words(name: str) -> str:
+    """The remedy for a column of words that was left out."""
+    shown = verbatim(f"[{name!r}]")
+    return f"{_hash_words(name)}, or use it with {{categorical={shown}|{verbatim(name)}}}"
+
+
+def _hash_words(name: str) -> str:
+    return f"hash its words with {{hashed={verbatim(f'{{{name!r}: 8}}')}|{verbatim(name)}=8}}"

@@ -24,10 +24,10 @@ from miniamp.streams.cells import (
     as_days,
     as_numbers,
     as_texts,
-    expanded,
     leave_out,
     side_by_side,
 )
+from miniamp.streams.dates import expanded
 from miniamp.streams.schema import HASHED, NUMBER, Column, ReadOptions, Schema, absent, warn
 
 #: Features up to which rows with hashed words are dense: 32 MB per 1000 rows.
@@ -172,7 +172,8 @@ class Reader:
         if X is None:
             X = np.empty((table.rows, len(numeric)), dtype=dtype)
             for j, c in enumerate(numeric):
-                reader = as_numbers if c.kind == NUMBER else as_days
+                days = partial(as_days, order=c.kind.partition(", ")[2])
+                reader = as_numbers if c.kind == NUMBER else days
                 X[:, j] = self._read(reader, first, table.columns[c.name], c.name)
         return X, table.targets(schema.target)
 
@@ -232,8 +233,7 @@ class Reader:
                 "if it holds categories"
             )
             place = f"{self._place(first + bad.index)}, column {name!r}"
-            expected = "a number" if reader is not as_days else "a date such as 2024-12-31"
-            raise checks.refuse(place, f"{bad.value!r:.60}", expected, remedy) from None
+            raise checks.refuse(place, f"{bad.value!r:.60}", bad.expected, remedy) from None
         except ColumnTypeError as bad:
             place, received = f"{self._place(first)}, column {name!r}", f"values of type {bad}"
             remedy = f"convert the column, or {leave_out(name)}"

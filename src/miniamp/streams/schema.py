@@ -17,7 +17,6 @@ from miniamp import checks
 from miniamp.errors import InvalidInputError, InvalidTypeError, MiniampWarning, printable, verbatim
 from miniamp.streams.base import Cells, NumberedNames, Piece
 from miniamp.streams.cells import (
-    DATE_KINDS,
     MANY_VALUES,
     CellError,
     ColumnTypeError,
@@ -26,8 +25,10 @@ from miniamp.streams.cells import (
     date_kind,
     leave_out,
     likely_type,
-    unclear_dates,
+    unclear_kind,
+    use_words,
 )
+from miniamp.streams.dates import DATE_KINDS
 
 NUMBER, CATEGORY, HASHED = "number", "category", "hashed"
 KINDS = (NUMBER, CATEGORY, HASHED, *DATE_KINDS)
@@ -39,7 +40,7 @@ Reference: TypeAlias = Mapping[str, str] | str | None
 SEARCHED_NAMES = 10_000
 #: Rows at the head that make these guesses safe: in 32 of them 50 equally frequent categories look
 #: like an identifier once in 100 files. The share of different texts from which a column is an
-#: identifier, and the categories from which it takes many features.
+#: identifier, which tells nothing about rows to come, and the categories that are many features.
 LEAST_ROWS, MOSTLY, MANY = 30, 0.9, 100
 #: More different texts than this in one column are rather identifiers or prose than categories, and
 #: each would cost a feature.
@@ -244,7 +245,11 @@ def schema_of(head: Sequence[Piece], options: ReadOptions, known: Schema | None)
         schema = Schema(columns, int(first.X.shape[1]), target, labels)
     else:
         schema = Schema(_table_columns(head, options, target), 0, target, labels)
-    columns = tuple(_with_vocabulary(column, head, options.reference) for column in schema.columns)
+    found = (_with_vocabulary(column, head, options) for column in schema.columns)
+    columns = tuple(column for column in found if column is not None)
+    if schema.columns and not columns:
+        received, remedy = "only identifiers besides the target", "add one, or name it in {columns}"
+        raise checks.refuse(first.origin, received, "a feature", remedy)
     return replace(schema, columns=columns)
 
 
@@ -307,12 +312,8 @@ def _chosen(
         known = isinstance(column, str) and column in there
         name = str(column) if known else _named("columns", column, names, source)
         if name in before:
-            raise checks.refuse(
-                "columns",
-                f"{name!r}" + (", which is the target" if name == target else " twice"),
-                "feature columns, each once",
-                "remove it",
-            )
+            received = f"{name!r}" + (", which is the target" if name == target else " twice")
+            raise checks.refuse("columns", received, "feature columns, each once", "remove it")
         chosen.append(name)
         before.add(name)
     if not chosen:
@@ -340,27 +341,28 @@ def _column(name: str, cells: Sequence[Cells], options: ReadOptions) -> Column:
     if options.categorical != "auto" and name in options.categorical:
         return Column(name, CATEGORY)
     kind = likely_type(cells)
-    if kind == "date":
-        return Column(name, date_kind(cells))
-    if kind == "unclear":
-        raise unclear_dates(name, cells)
+    if kind in ("date", "unclear"):
+        return Column(name, date_kind(cells) if kind == "date" else unclear_kind(name, cells))
     return Column(name, CATEGORY if kind == "text" else NUMBER)
 
 
-def _with_vocabulary(column: Column, head: Sequence[Piece], reference: Reference) -> Column:
-    """The column with the categories of these rows, where it had none yet."""
+def _with_vocabulary(column: Column, head: Sequence[Piece], options: ReadOptions) -> Column | None:
+    """The column with the categories of these rows; None for an identifier that nobody named."""
     if column.kind != CATEGORY or column.categories is not None:
         return column
-    cells = [as_texts(part) for part in _cells(column.name, head)]
+    name, rows = column.name, sum(piece.rows for piece in head)
+    cells = [as_texts(part) for part in _cells(name, head)]
     words = sorted({word for part in cells for word in part.tolist() if word is not None})
+    named = options.columns or (options.categorical != "auto" and name in options.categorical)
+    if not named and rows >= LEAST_ROWS and len(words) > MOSTLY * rows:
+        what = "is different in nearly every row, like an identifier, and is left out"
+        warn(f"column {verbatim(repr(name))} {what}; {use_words(name)}")
+        return None
     if len(words) > MOST_CATEGORIES:
-        raise checks.refuse(
-            f"column {column.name!r}",
-            f"{len(words)} different texts in {sum(piece.rows for piece in head)} rows",
-            f"at most {MOST_CATEGORIES} categories",
-            leave_out(column.name, words=True),
-        )
-    return _with_reference(replace(column, categories=tuple(words)), reference)
+        received = f"{len(words)} different texts in {rows} rows"
+        expected = f"at most {MOST_CATEGORIES} categories"
+        raise checks.refuse(f"column {name!r}", received, expected, leave_out(name, words=True))
+    return _with_reference(replace(column, categories=tuple(words)), options.reference)
 
 
 def _with_reference(column: Column, reference: Reference) -> Column:
@@ -380,10 +382,8 @@ def advise(schema: Schema, head: Sequence[Piece]) -> None:
     """Warn of identifiers and of categories that are many, by the rows that the schema is from."""
     rows = sum(piece.rows for piece in head)
     for column in schema.columns if rows >= LEAST_ROWS else ():
-        found, what = len(column.categories or ()) if column.kind == CATEGORY else 0, ""
-        if found > MOSTLY * rows:
-            what = "is different in nearly every row, like an identifier"
-        elif found > MANY:
+        found, what = len(column.categories or ()), ""
+        if found > MANY:
             what = f"has {found} categories, one feature each"
         elif column.kind == NUMBER:
             with suppress(CellError, ColumnTypeError):  # which the reader refuses with its row
