@@ -355,6 +355,17 @@ def test_few_whole_numbers_are_asked_about(folder, run):
     assert ran.err.count("if these are classes, use --task classification") == 1
     assert run("fit", "stars.csv", "--target", "y", "--task", "regression").err == ""
     assert run("fit", "rows.csv", "--target", "y").err == ""
+    frame.assign(y=7).to_csv("constant.csv", index=False)
+    assert run("fit", "constant.csv", "--target", "y").err == ""
+
+
+def test_texts_that_hardly_repeat_are_no_classes(folder, run):
+    """238 prices with a currency in 534 rows were 238 classes, and 33 s."""
+    frame = pd.read_csv("rows.csv")
+    frame.assign(y=[f"USD {i // 2}.50" for i in range(len(frame))]).to_csv("usd.csv", index=False)
+    ran = run("fit", "usd.csv", "--target", "y")
+    assert ran.code == 1
+    assert "such as 'USD 99.50', expected classes that repeat" in ran.err
 
 
 def test_what_a_message_advises_works(folder, run):

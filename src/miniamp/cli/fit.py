@@ -138,8 +138,9 @@ class Prediction(Run["Predictor"]):
         classes = self.options.get("classes")
         if classes is None:
             found = np.unique(y)
-            if y.dtype.kind != "f" and len(found) > max(FEW_CLASSES, len(y) // 2):
+            if y.dtype.kind != "f" and len(found) > max(FEW_CLASSES, len(y) // MANY_FOR_CLASSES):
                 received = f"{len(found):,} different values in the first {len(y):,} rows"
+                received += f", such as {str(found[-1])!r:.40}"
                 remedy = "name another column, or list all classes with {classes=a,b,c}"
                 raise checks.refuse("target", received, "classes that repeat", remedy)
             return found
@@ -189,7 +190,7 @@ def _ask_about_whole_numbers(y: Labels | None, task: str) -> None:
     if y is None or task != "regression" or len(y) < MANY_FOR_CLASSES * FEW_CLASSES:
         return
     values = np.unique(y)
-    if len(values) <= FEW_CLASSES and np.array_equal(values, np.rint(values.astype(float))):
+    if 1 < len(values) <= FEW_CLASSES and np.array_equal(values, np.rint(values.astype(float))):
         warnings.warn(
             MiniampWarning(
                 f"the target has {len(values)} different whole numbers and is taken as a number; "

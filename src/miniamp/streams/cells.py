@@ -31,13 +31,20 @@ Texts = NDArray[np.object_]
 #: Values that show whether a column has text: a few if all are numbers, else these.
 FEW_VALUES, MANY_VALUES = 16, 1000
 #: A number as it is written in half of the world.
-DECIMAL_COMMA = re.compile(r"\s*[-+]?(\d+|\d{1,3}(\.\d{3})+),\d+\s*")
+DECIMAL_COMMA = re.compile(
+    r"\s*[-+]?[$€£¥]? ?(\d+|\d{1,3}([.'\u2019 \u00a0\u202f]\d{3})+),\d+ ?[%€]?\s*", re.ASCII
+)
 #: And one that may be in thousands as well.
 THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2},\d{3}\s*")
-#: An amount, which has a currency, a percent sign, or commas that can only be between thousands.
+#: An amount: with a currency, a percent sign, or what can only be between thousands (also spaces
+#: that do not break, as in France, and apostrophes, as in Switzerland). And a comma that may be
+#: before decimals.
 _AMOUNT = re.compile(
-    r"(?P<sign>[-+]?)[$€£¥]? ?(?P<digits>\d{1,3}(,\d{3})+(\.\d*)?|\d+\.?\d*|\.\d+) ?[%€]?", re.ASCII
+    r"(?P<sign>[-+]?)[$€£¥]? ?"
+    r"(?P<digits>\d{1,3}([,'\u2019 \u00a0\u202f]\d{3})+(\.\d*)?|\d+\.?\d*|\.\d+) ?[%€]?",
+    re.ASCII,
 )
+_SINGLE_COMMA = re.compile(r"[-+]?\d{1,3},\d{3}", re.ASCII)
 #: The beginning of 2000 in days from the beginning of 1970, where Arrow counts from.
 _EPOCH_DAY = 10957
 
@@ -237,8 +244,8 @@ def parsed(cell: object, index: int = 0) -> float:
 
     Examples
     --------
-    >>> [parsed(text) for text in ("1e3", "$1,234.50", "45 %", "-1,234,567", "NA")]
-    [1000.0, 1234.5, 45.0, -1234567.0, nan]
+    >>> [parsed(text) for text in ("1e3", "$1,234.50", "45 %", "-1,234,567", "1 234", "NA")]
+    [1000.0, 1234.5, 45.0, -1234567.0, 1234.0, nan]
     """
     if isinstance(cell, (float, int, np.number, np.bool_)):
         try:
@@ -256,8 +263,8 @@ def parsed(cell: object, index: int = 0) -> float:
     if text.strip().lower() in MISSING_TEXTS | MISSING_WORDS:
         return math.nan
     amount = _AMOUNT.fullmatch(text.strip())
-    if amount and not DECIMAL_COMMA.fullmatch(text):
-        return float(amount["sign"] + amount["digits"].replace(",", ""))
+    if amount and not _SINGLE_COMMA.fullmatch(text.strip()):
+        return float(amount["sign"] + re.sub(r"[^\d.]", "", amount["digits"]))
     raise CellError(index, cell)
 
 

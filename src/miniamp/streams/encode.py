@@ -208,7 +208,7 @@ class Reader:
         name = "target" if self._schema.target is None else str(self._schema.target)
         if self._schema.labels:
             return self._read(as_texts, first, cells, name)
-        remedy = "correct it; classes are text with --classes a,b,c, or labels=True in Python"
+        remedy = "correct it; if these are classes, use --classes a,b,c (in Python labels=True)"
         return self._read(as_numbers, first, cells, name, remedy)
 
     def _read(
@@ -223,7 +223,7 @@ class Reader:
             return reader(cells)
         except CellError as bad:
             if DECIMAL_COMMA.fullmatch(str(bad.value)):
-                remedy = "read commas before decimals with {decimal=','|comma}"
+                remedy = "read commas before decimals with {decimal=,|comma}"
                 if THOUSANDS.fullmatch(str(bad.value)):
                     remedy = f"remove commas between thousands, or {remedy}"
                 if "." in str(bad.value):

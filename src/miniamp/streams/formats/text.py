@@ -40,8 +40,12 @@ WIDEST = 1 << 24
 #: Recognised by the parser itself; other spellings are found later, cell by cell (`cells`).
 _NO_VALUE = [*MISSING_TEXTS, "NA", "N/A", "#N/A", "NaN", "NULL", "<NA>"]
 _DELIMITERS = (",", ";", "\t", "|")
-#: A number with a comma before its decimals, and maybe a currency or a percent sign.
-_COMMA = r"^(\s*[-+]?[$€£¥]? ?\d*),(\d+(?:[eE][-+]?\d+)? ?[%€]?\s*)$"
+#: A number with a comma before its decimals, and maybe a currency or a percent sign, or signs
+#: between thousands.
+_COMMA = (
+    r"^(\s*[-+]?[$€£¥]? ?(?:\d*|\d{1,3}(?:['\x{2019} \x{a0}\x{202f}]\d{3})+)),"
+    r"(\d+(?:[eE][-+]?\d+)? ?[%€]?\s*)$"
+)
 
 
 class CSV(Format):
