@@ -85,14 +85,16 @@ def typed(text: str, where: str) -> str:
     --------
     >>> typed("try {noise=learn}", "python"), typed("try {noise=learn}", "shell")
     ("try noise='learn'", 'try --noise learn')
-    >>> print(typed("use {keep=['body mass']|body mass}", "shell"))
-    use --keep 'body mass'
+    >>> print(typed("use {keep=['body mass']|body mass} or {header=False}", "shell"))
+    use --keep 'body mass' or --no-header
     """
 
     def setting(found: re.Match[str]) -> str:
         name, value = found[1], found[2]
         if value is not None and "|" in value:
             value = value.split("|")[where == "shell"]
+        if where == "shell" and value in ("True", "False"):
+            return f"--{'no-' * (value == 'False')}{name.replace('_', '-')}"
         if where == "shell":
             return f"--{name.replace('_', '-')}" + ("" if value is None else f" {quote(value)}")
         if value is None:

@@ -14,6 +14,7 @@ pytest.importorskip("plotly")
 
 from miniamp import MiniAMPRegressor
 from miniamp.app.watcher import Watched, application
+from miniamp.info import OddEntry
 from miniamp.report.facts import Facts
 from miniamp.report.page import above
 
@@ -69,15 +70,18 @@ def test_it_only_reads(tmp_path):
 
 
 def test_conflicts_are_listed_with_their_rows():
-    facts = Facts.of(model(3))
+    """With the names of features: x24 was a name that no reader knew."""
+    facts = Facts.of(model(3, ["age", SCRIPT, "c"]))
     assert "Adapted or skipped" not in above(facts)
     *before, last = facts.everything
-    row = {"kind": "row", "row": 5, "message": f"row 5 {SCRIPT}"}
-    whole = {"kind": "skipped", "message": "contradicts"}
-    facts.everything = [*before, {**last, "conflicts": [row, whole]}]
+    odd = [OddEntry(5, j, 999.0, 0.5, -3.0, 2.5)._asdict() for j in (0, 1)]
+    entries = [{"kind": "entry", "factor": 0.0, "message": "", **one} for one in odd]
+    whole = {"kind": "skipped", "factor": 4.0, "message": "contradicts"}
+    facts.everything = [*before, {**last, "conflicts": [*entries, whole]}]
     text = re.sub(r"<td [^>]*>", "<td>", above(facts))
-    assert "Adapted or skipped: 2" in text
-    assert "<td>3</td><td>86</td><td>row</td>" in text  # the sixth row of the third batch of 40
+    assert "Adapted or skipped: 3" in text
+    assert "<td>3</td><td>86</td><td>entry</td>" in text  # the sixth row of the third batch of 40
+    assert "row 86: age=999, where all others are between -3 and 2.5" in text
     assert "<td>81 to 120</td><td>skipped</td>" in text
     assert SCRIPT not in text
 

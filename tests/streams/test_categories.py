@@ -90,7 +90,12 @@ def test_codes_of_which_some_look_like_numbers_are_categories():
 def test_a_first_column_without_a_name_is_left_out(tmp_path):
     """R and pandas write the names of the rows there."""
     FRAME.to_csv(tmp_path / "t.csv")
-    with pytest.warns(MiniampWarning, match="the first column has no name and is left out"):
+    with pytest.warns(MiniampWarning, match="a column without a name is left out"):
+        stream = open_stream(tmp_path / "t.csv", "y", 5)
+    assert stream.feature_names == ("c=u", "c=v", "c=w", "n")
+    lines = FRAME.to_csv(index=False).splitlines()  # and spreadsheets empty ones at the end
+    (tmp_path / "t.csv").write_text("\n".join(f"{line},," for line in lines) + "\n")
+    with pytest.warns(MiniampWarning, match="a column without a name is left out"):
         stream = open_stream(tmp_path / "t.csv", "y", 5)
     assert stream.feature_names == ("c=u", "c=v", "c=w", "n")
 

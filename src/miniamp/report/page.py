@@ -17,8 +17,10 @@ import numpy as np
 import miniamp
 from miniamp import checks
 from miniamp.estimators.describe import latest, mean_over_rows
+from miniamp.estimators.history import Conflict, Entry, worded
 from miniamp.estimators.summary import TITLES
 from miniamp.estimators.summary import shown as number
+from miniamp.info import Naming
 from miniamp.report.chart import PAGE, Chart, NothingToDrawError, plotly, safe
 from miniamp.report.choices import choices
 from miniamp.report.coefficients import overlapping
@@ -239,15 +241,15 @@ def card(chart: Chart, i: int) -> str:
 def _adapted(facts: Facts) -> str:
     """A card with the latest batches and rows that were adapted to or skipped, if there are any."""
     rows: list[tuple[object, ...]] = []
+    names = Naming(facts.features, facts.classes or None)
     for entry in facts.everything:
         last, count = (int(str(entry.get(name) or 0)) for name in ("rows_seen", "rows"))
         for conflict in cast(list[dict[str, object]], entry.get("conflicts") or []):
             row = conflict.get("row")
             first = last - count + 1
             where = f"{first:,} to {last:,}" if row is None else f"{first + int(str(row)):,}"
-            rows.append(
-                (int(str(entry["batch"])) + 1, where, conflict["kind"], conflict["message"])
-            )
+            why = worded(cast(Conflict, conflict), cast(Entry, entry), names)
+            rows.append((int(str(entry["batch"])) + 1, where, conflict["kind"], why))
     if not rows:
         return ""
     table = _table(("batch", "rows", "what", "why"), rows[: -MOST_CONFLICTS - 1 : -1])

@@ -258,11 +258,11 @@ def _table_columns(
 ) -> tuple[Column, ...]:
     first, source = head[0], head[0].origin
     names = [name for name in first.names if name not in options.left_out]
-    index = [one for one in names if one.startswith("__index_level_")] + names[: names[:1] == [""]]
-    if options.columns is None and index:  # as R and pandas write the rows' names
+    index = [one for one in names if one.startswith("__index_level_") or not one]
+    if options.columns is None and index:  # written by R, pandas and spreadsheets
         names = [name for name in names if name not in index]
-        about = f"column {index[0]!r}" if index[0] else "the first column has no name and"
-        warn(f"{about} is left out, as the names of the rows; name it to use it")
+        about = f"column {index[0]!r}" if index[0] else "a column without a name"
+        warn(f"{about} is left out, like the names of the rows; name it to use it")
     chosen = _chosen(options.columns, first.names if options.columns else names, target, source)
     given: dict[str, Collection[str]] = {"categorical": options.categorical}
     given |= {"schema": options.vocabularies, "hashed": options.hashed}

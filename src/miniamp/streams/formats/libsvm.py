@@ -155,7 +155,7 @@ class LIBSVM(Format):
                 place,
                 f"the index {wrong + self._base}",
                 f"{self._base} to {self.n_features - 1 + self._base}",
-                "use a larger {n_features}, or {zero_based=True} if indices count from 0",
+                "use a larger {n_features} (in Python zero_based=True if indices count from 0)",
             )
 
     def _unreadable(self, row: int, received: bytes) -> InvalidInputError:

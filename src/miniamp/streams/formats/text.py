@@ -146,7 +146,7 @@ class CSV(Format):
                 "the names of the columns",
                 "write a header line, or use {header=False}",
             )
-        checks.refuse_duplicates(cells, self.name)
+        checks.refuse_duplicates([cell for cell in cells if cell], self.name)
         return cells
 
     def _parsed(self, block: bytes, names: list[str], delimiter: str, row: int) -> list[pa.Array]:
