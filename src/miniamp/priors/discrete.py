@@ -8,7 +8,7 @@ import numpy as np
 
 from miniamp import checks
 from miniamp.arrays import Array, Given
-from miniamp.numerics.sums import leading, log_weights
+from miniamp.numerics.panels import leading, log_weights
 from miniamp.priors.gaussian_mixture import GaussianMixture
 
 

@@ -10,7 +10,7 @@ from numpy.random import Generator
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given, Shape
-from miniamp.numerics.sums import choose, leading, log_weights, shares, spread
+from miniamp.numerics.panels import choose, leading, log_weights, shares, spread
 from miniamp.priors.base import Components, ScalarPrior
 from miniamp.priors.gaussian import gaussian_log_partition, gaussian_moments
 

@@ -327,10 +327,11 @@ def leave_out(name: str, *, words: bool = False) -> str:
     return text + (f", or {_hash_words(name)}" if words else "")
 
 
-def use_words(name: str) -> str:
-    """The remedy for a column of words that was left out."""
-    shown = verbatim(f"[{name!r}]")
-    return f"{_hash_words(name)}, or use it with {{categorical={shown}|{verbatim(name)}}}"
+def about_identifier(name: str) -> str:
+    """The warning of a column that is left out, with its remedies."""
+    use = f"{{categorical={verbatim(f'[{name!r}]')}|{verbatim(name)}}}"
+    what = "is different in most rows, like an identifier, and is left out"
+    return f"column {verbatim(repr(name))} {what}; {_hash_words(name)}, or use it with {use}"
 
 
 def _hash_words(name: str) -> str:

@@ -10,7 +10,7 @@ from numpy.random import Generator
 
 from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given, Shape
-from miniamp.numerics.sums import shares
+from miniamp.numerics.panels import shares
 from miniamp.priors.rows.base import RowPrior, root
 
 
