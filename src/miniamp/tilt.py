@@ -1,7 +1,4 @@
-"""What a belief has learned: a tilt, and optionally pseudo-rows or the information matrix.
-
-The tilt exp(-A x^2/2 + B x) is two natural parameters that add.
-"""
+"""What a belief has learned: a tilt, and optionally pseudo-rows or the information matrix."""
 
 from __future__ import annotations
 
@@ -32,15 +29,11 @@ POWER_STEPS = 3
 #: may be this part of the standard deviation of what it is used for, which adds 5 % to it: the
 #: noise of n rows is known as if n were uncertain by sqrt(2 n).
 FEW, PROBES, PER_PROBE, PRECISE = 256, 32, 16, 1.0 / 3.0
-#: Rows whose variances are computed at once: as many columns are held.
-BLOCK = 4096
-#: Pivots this far from where rounding shows need no closer look.
-FAR = 1e3
+#: Rows whose variances are computed at once; pivots so far from rounding need no closer look.
+BLOCK, FAR = 4096, 1e3
 #: Rows of a triangle that LAPACK inverts at a time; products with the rest are those of matrices.
 #: An inverse of order 500 takes 2.1 ms instead of 3.6, 784 x 500 solutions 9 instead of 13.
 PANEL = 96
-#: Ones on and below the diagonal.
-TRIANGLE = np.tri(PANEL)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,11 +88,9 @@ class Remembered:
     field: Tilt
 
     def scaled(self, factor: float, apart: Sites, now: Sites) -> Remembered:
-        """The same observations weighted by `factor`.
+        """The same rows weighted by `factor`, where the coefficients are `apart` without them.
 
-        The field is that of the scaled rows where the coefficients are `apart` without them. It
-        falls by less than `factor`: each coefficient is known less well, but the rows' own share
-        of what is known grows.
+        Their field falls by less: coefficients are known less well, but the rows' own share grows.
         """
         precision, linear = apart()
         R, t, D = np.sqrt(factor) * self.rows, np.sqrt(factor) * self.targets, 1.0 / precision
@@ -160,16 +151,15 @@ class JointSolution:
         solved = linalg.lapack.dpotrs(self.lower, unit * vectors, lower=1, overwrite_b=1)[0]
         return np.asarray(unit * solved)
 
-    def white(self, vectors: Array) -> Array:
-        """L^-1 u times vectors (N, k): the variance of v'x is the square of that of v."""
-        return solved(self.lower, np.reshape(self.unit, (-1, 1)) * vectors)
-
     def row_variances(self, rows: Array) -> Array:
         """Variance of row . x for each row, (M,); for many rows L is inverted first."""
-        found, many = np.empty(len(rows)), len(rows) > len(self.mean)
+        found, unit = np.empty(len(rows)), np.reshape(self.unit, (-1, 1))
         for k in range(0, len(rows), BLOCK):
             part = rows[k : k + BLOCK].T
-            half = linalg.blas.dtrmm(1.0, self.root, part, lower=1) if many else self.white(part)
+            if len(rows) > len(self.mean):
+                half = linalg.blas.dtrmm(1.0, self.root, part, lower=1)
+            else:
+                half = solved(self.lower, unit * part)
             found[k : k + BLOCK] = np.einsum("ij,ij->j", half, half)
         return found
 
@@ -214,6 +204,7 @@ class Information:
     precision: Array  #: (N,) the prior and the tilt beside them, exp(-precision x^2/2 + linear x)
     linear: Array
     contradicted: bool = False  #: whether the latest batch was far off what those before predict
+    kappa: float = 1.0  #: sum of the squared weights of the rows over `count`: below 1 if they fade
 
     def information(self, noise: float, known: float, now: Sites) -> Information:
         """The same information about x, as rows of this noise."""
@@ -230,13 +221,12 @@ class Information:
 
     def stretched(self, factor: ArrayOrFloat) -> Information:
         """The same belief about factor * x instead of x, with its prior and tilt."""
-        f = factor * np.ones(len(self.b)) if np.ndim(factor) == 0 else np.asarray(factor)
+        f = factor * np.ones(len(self.b))
         unit = 1.0 / f
         S = self.S * unit
         S *= unit[:, None]
-        sums = S, self.b * unit, self.square, self.count, self.noise
-        site = self.precision * (unit * unit), self.linear * unit
-        new = Information(*sums, *site, self.contradicted)
+        precision, linear = self.precision * (unit * unit), self.linear * unit
+        new = replace(self, S=S, b=self.b * unit, precision=precision, linear=linear)
         new.__dict__["solution"] = self.solution.stretched(f)
         return new
 
@@ -244,13 +234,7 @@ class Information:
     def solution(self) -> JointSolution:
         """The posterior: one Cholesky factorisation."""
         diagonal = self.S.diagonal() / self.noise + self.precision
-
-        def precision() -> Array:
-            K = self.S / self.noise
-            K.flat[:: len(K) + 1] = diagonal
-            return K
-
-        lower = cholesky(precision(), precision)
+        lower = cholesky(self._products(), self._products)
         found = JointSolution.of(lower, self.b / self.noise + self.linear)
         pivots = float((diagonal / np.square(lower.diagonal())).max())
         least = min(float((diagonal / self.precision).sum()), FAR * len(diagonal) * pivots)
@@ -264,6 +248,12 @@ class Information:
             if ROUNDED * len(diagonal) * known > 1.0:
                 return self._without_rounding()
         return found
+
+    def _products(self) -> Array:
+        """The inverse covariance, (N, N)."""
+        K = self.S / self.noise
+        K.flat[:: len(K) + 1] += self.precision
+        return K
 
     def _without_rounding(self) -> JointSolution:
         """The posterior where the noise is so small that rounding of the products would show.
@@ -290,11 +280,7 @@ class Information:
         return Tilt(np.maximum(1.0 / var - self.precision, 0.0), mean / var - self.linear)
 
     def variance_sum(self, weights: Array) -> float:
-        """Sum of the first k variances with weights (k,); of many coefficients an estimate.
-
-        For random signs u and D = diag(precision), u sqrt(D) C sqrt(D) u is D C's trace on average,
-        and each of its terms the share of a coefficient.
-        """
+        """Sum of the first k variances with weights (k,); of many coefficients an estimate."""
         k = len(weights)
         if len(self.b) <= FEW:
             return float(weights @ self.solution.var[:k])
@@ -302,7 +288,7 @@ class Information:
 
     @cached_property
     def _shares(self) -> Array:
-        """The terms for each coefficient and vector u, (N, k): a few vectors where these do."""
+        """Terms of u sqrt(P) C sqrt(P) u, (N, k), on average tr PC: for few signs if these do."""
         signs = np.sqrt(self.precision)[:, None] * _signs(len(self.b))
         few, more = signs[:, :PROBES], signs[:, PROBES:]
         found = few * self.solution.times(few)
@@ -312,9 +298,8 @@ class Information:
 
     def _precise(self, sums: Array) -> bool:
         """Whether the mean of these sums estimates `determined` precisely enough."""
-        left, error = float(sums.mean()), float(sums.std()) / math.sqrt(len(sums))
-        least = min(len(self.b) - left, self.count - len(self.b) + left)
-        return error < PRECISE * math.sqrt(2.0 * max(least, 0.0))
+        known, error = len(self.b) - float(sums.mean()), float(sums.std()) / math.sqrt(len(sums))
+        return error < PRECISE * math.sqrt(2.0 * max(min(known, self.count - known), 0.0))
 
     @cached_property
     def determined(self) -> float:
@@ -325,8 +310,23 @@ class Information:
 
     @property
     def free(self) -> float:
-        """Number of rows less the number of coefficients that they determine."""
-        return self.count - self.determined
+        """Expected squared residuals of unit noise: rows less coefficients they determine."""
+        return self.count - self.kappa * self.determined + float(self.fading.sum())
+
+    @cached_property
+    def fading(self) -> Array:
+        """(N,) (1 - kappa) g (1 - g) of coefficients, of which the rows determine the share g.
+
+        Rows that fade are as noisy as others. Their squares count less, but they pull less too.
+        """
+        if self.kappa == 1.0:
+            return np.zeros(len(self.b))
+        if len(self.b) > FEW:
+            each = np.mean(self._shares - np.square(self._shares), axis=1)
+        else:
+            left, own = self.solution.times(np.diag(self.precision)), self.precision
+            each = left.diagonal() - np.square(left).T @ own / own
+        return np.asarray((1.0 - self.kappa) * each)
 
     @cached_property
     def residual(self) -> float:
@@ -348,9 +348,10 @@ class Information:
         return np.asarray((R @ self.b) / (self.noise * np.einsum("ij,ij->i", R, R)))
 
     def _times(self, factor: float, noise: float) -> Information:
-        count = self.count if noise != self.noise else factor * self.count
-        sums = factor * self.S, factor * self.b, factor * self.square, count
-        return Information(*sums, noise, self.precision, self.linear, self.contradicted)
+        left = factor if noise == self.noise else 1.0
+        S, b, square = factor * self.S, factor * self.b, factor * self.square
+        counts = left * self.count, noise, self.precision, self.linear
+        return Information(S, b, square, *counts, self.contradicted, left * self.kappa)
 
 
 def cholesky(K: Array, again: Callable[[], Array] | None = None) -> Array:
@@ -378,8 +379,7 @@ def _cleared(lower: Array) -> Array:
     """The triangle with zeros above its diagonal: LAPACK's wrapper takes 2 ms for 784 columns."""
     for part in (slice(i, i + PANEL) for i in range(0, len(lower), PANEL)):
         lower[: part.start, part] = 0.0
-        block = lower[part, part]
-        block *= TRIANGLE[: len(block), : len(block)]
+        lower[part, part] *= np.tri(len(lower[part]))
     return lower
 
 

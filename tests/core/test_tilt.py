@@ -83,3 +83,24 @@ def test_an_inverse_that_was_computed_goes_on_to_other_units(rng):
         seen.stretched(factor).solution.var, fresh.stretched(factor).solution.var
     )
     np.testing.assert_allclose(seen.stretched(factor).solution.var, old * factor**2)
+
+
+@pytest.mark.parametrize("N", [20, 300])
+def test_squared_residuals_of_rows_that_fade(rng, N):
+    # Expected over rows that are drawn from the prior with the noise .5; each batch has the same X.
+    Phi, weights, noise = rng.normal(size=(N // 2, N)), 0.9 ** np.arange(8), 0.5
+    total, square = weights.sum(), np.square(weights).sum()
+    S, prior = total * Phi.T @ Phi, rng.uniform(0.5, 2.0, size=N)
+    sums = S, np.zeros(N), 1.0, total * len(Phi), noise, prior, np.zeros(N)
+    seen = Information(*sums, kappa=square / total)
+    left = np.linalg.inv(S / noise + np.diag(prior))
+    hat = Phi @ left @ Phi.T / noise
+    # Of the residuals of a batch: what the prior leaves, its own noise, and that of all others.
+    from_prior = Phi @ left @ np.diag(prior) @ left @ Phi.T
+    noisy = np.trace(total * np.eye(len(hat)) - 2.0 * square * hat + total * square * hat @ hat)
+    expected = total * np.trace(from_prior) / noise + noisy
+    assert seen.free == pytest.approx(expected, rel=1e-8 if N == 20 else 0.03)
+    pulled = left @ (S / noise) / prior @ (S / noise) @ left  # the means' covariance
+    pulled += square / total * left @ (S / noise) @ left
+    used = N - seen.variance_sum(prior) - seen.fading.sum()
+    assert used == pytest.approx(prior @ pulled.diagonal(), rel=1e-8 if N == 20 else 0.03)

@@ -84,8 +84,8 @@ def test_labels_of_many_features_that_flip_are_a_change(seed):
 
 
 def test_rows_that_fade_and_are_fewer_than_coefficients():
-    # 1000 independent features by 20, of which 660 rows count: evidence of rows that fade takes
-    # most of y for noise and left .93 of its variance. AMP leaves .69; noise alone is .2.
+    # 1000 independent features by 20, of which 660 rows count. AMP leaves .74; evidence that takes
+    # faded rows to pull like others took most of y for noise and left .93. Noise alone is .2.
     rng = np.random.default_rng(1)
     x = rng.normal(size=1000) / np.sqrt(1000.0)
     X = rng.normal(size=(2500, 1000))
@@ -94,7 +94,7 @@ def test_rows_that_fade_and_are_fewer_than_coefficients():
     for i in range(0, 2000, 20):
         model.partial_fit(X[i : i + 20], y[i : i + 20])
     left = np.mean((model.predict(X[2000:]) - y[2000:]) ** 2) / np.var(y[2000:])
-    assert left < 0.8
+    assert left < 0.6
 
 
 @pytest.mark.parametrize("forget", [0.5, 0.95])

@@ -215,13 +215,7 @@ def _exact(model: Model, settings: ModelSettings, design: Design, y: Array) -> S
         return None
     if not settings.learn_noise and noise.min() < QUIETEST * float(np.mean(np.square(y))):
         return None
-    posterior, fades = model.posterior, settings.forget < 1.0 or settings.auto_forget
-    # Evidence overstates the noise of rows that fade where they are fewer than coefficients: 1000
-    # independent features and 2000 rows by 20 with forget=0.97 left .93 of the variance, AMP .69.
-    many = fades and design.shape[1] > ALWAYS
-    if many and choose(design, remembers=posterior.remembers).solver == "amp":
-        return None
-    return choose_exact(design, posterior, model.channel, memory=settings.memory)
+    return choose_exact(design, model.posterior, model.channel, memory=settings.memory)
 
 
 def _keeps_sites(model: Model, settings: ModelSettings, design: Design) -> bool:

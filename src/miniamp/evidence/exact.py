@@ -197,9 +197,10 @@ class ExactBatch(DrawnRows[Round]):
         else:
             past = belief.remembered.information(noise, self.known, belief.gaussian)
         square, linear = float(weighted @ self.y), self.design.transposed_times(weighted)
-        S, sums = self._with_products(past.S, weights), (past.square + square, past.count + count)
-        site = past.precision, past.linear
-        seen = Information(S, past.b + linear, *sums, past.noise, *site, self.noise_factor > 1.0)
+        sums = past.b + linear, past.square + square, past.count + count, past.noise
+        site, kappa = (past.precision, past.linear), (past.kappa * past.count + count) / sums[2]
+        S = self._with_products(past.S, weights)
+        seen = Information(S, *sums, *site, self.noise_factor > 1.0, kappa)
         prior, nothing = belief.prior, np.zeros(N)
         centre, width = prior.moments(nothing, nothing)
         own = 1.0 / width
@@ -358,7 +359,7 @@ class ExactBatch(DrawnRows[Round]):
         """A step of the logarithms of noise and width, and how many rows determine each."""
         k, mean = len(own), seen.solution.mean
         free = max(seen.free, TINY)
-        used = max(k - seen.variance_sum(own), TINY)
+        used = max(k - seen.variance_sum(own) - float(seen.fading[:k].sum()), TINY)
         signal = float((seen.S.diagonal()[:k] / own).sum()) / seen.count
         share = signal / (signal + seen.noise)
         noise = seen.residual / seen.noise + share
