@@ -172,8 +172,8 @@ class JointSolution:
 
 
 @lru_cache(maxsize=2)
-def _signs(size: int) -> Array:
-    """The random vectors of `Information.variance_sum`, always the same."""
+def signs(size: int) -> Array:
+    """Random signs in columns, (size, PROBES) or more, always the same."""
     count = max(PROBES, size // PER_PROBE)
     return np.asfortranarray(np.random.default_rng(0).choice([-1.0, 1.0], size=(size, count)))
 
@@ -241,7 +241,7 @@ class Information:
         if ROUNDED * least > 1.0:
             # The least known direction in units of the products: Cholesky's error is relative to
             # these, so that features that were never seen do not count.
-            unit, vector, known = np.sqrt(diagonal), _signs(len(diagonal))[:, 0], 1.0
+            unit, vector, known = np.sqrt(diagonal), signs(len(diagonal))[:, 0], 1.0
             for _ in range(POWER_STEPS):
                 vector = unit * found.times(unit * vector) / known
                 known = float(np.linalg.norm(vector))
@@ -289,8 +289,8 @@ class Information:
     @cached_property
     def _shares(self) -> Array:
         """Terms of u sqrt(P) C sqrt(P) u, (N, k), on average tr PC: for few signs if these do."""
-        signs = np.sqrt(self.precision)[:, None] * _signs(len(self.b))
-        few, more = signs[:, :PROBES], signs[:, PROBES:]
+        scaled = np.sqrt(self.precision)[:, None] * signs(len(self.b))
+        few, more = scaled[:, :PROBES], scaled[:, PROBES:]
         found = few * self.solution.times(few)
         if more.size and not self._precise(found.sum(axis=0)):
             found = np.hstack([found, more * self.solution.times(more)])

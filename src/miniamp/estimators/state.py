@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -78,15 +77,13 @@ class FitState:
                 "the same as in the first batch",
                 "call fit, or clone the estimator, to start over",
             )
-        others = self.others
         if settings.auto_prior or settings.auto_forget:
             settings = settings.choosing(
                 old.prior_name if settings.auto_prior else settings.prior_name,
                 old.forget if settings.auto_forget else settings.forget,
             )
-        if (settings.auto_prior, settings.auto_forget) != (old.auto_prior, old.auto_forget):
-            others = ()
-        return replace(self, settings=settings, others=others)
+        same = settings.auto_prior == old.auto_prior and settings.auto_forget == old.auto_forget
+        return replace(self, settings=settings, others=self.others if same else ())
 
     # One batch.
 
@@ -188,9 +185,8 @@ class FitState:
         standard, sizes = start._scaled(Y).T, (self.features, sparse, Y.shape[1])
 
         def models(settings: ModelSettings) -> tuple[Model, ...]:
-            first = functools.partial(settings.first_belief, *sizes)
             separate = [
-                Model(first(y), settings.channel.in_units(1.0 / unit))
+                Model(settings.first_belief(*sizes, y), settings.channel.in_units(1.0 / unit))
                 for y, (_, unit) in zip(standard, start.target_units, strict=True)
             ]
             return targets.started(settings, separate, wide=sparse and len(Y) < self.features)
@@ -359,6 +355,7 @@ class FitState:
         if "low" in tally:  # a file of version 0.1 has no "total": sums begin with the next rows
             tally = {"total": np.zeros_like(tally["low"]), **tally}
         changes = {
+            **state,
             "frame": None if frame is None else Frame(**frame),
             "models": tuple(Model(**model) for model in state["models"]),
             "others": tuple(Candidate.from_state(one) for one in state.get("others", ())),
@@ -369,11 +366,10 @@ class FitState:
             "y_centre": np.atleast_1d(state["y_centre"]),
             "y_scale": np.atleast_1d(state["y_scale"]),
         }
-        state = dict(state)
-        chosen = state.pop("chosen", None)
+        chosen = changes.pop("chosen", None)
         if settings.auto_prior or settings.auto_forget:
             settings = settings.choosing(*chosen)
-        return cls(settings, **{**state, **changes})._consistent()
+        return cls(settings, **changes)._consistent()
 
     def _consistent(self) -> Self:
         """This state, after a check that its parts have the sizes that it states."""

@@ -334,10 +334,5 @@ def _absorbed_together(
         if policy == "raise":
             raise
         info = _left_out("softmax")
-    return models_of(belief), [info]
-
-
-def models_of(belief: SoftmaxPosterior) -> list[Model]:
-    """One model per class."""
     known = belief.channel, belief.batches, belief.scale_known
-    return [Model(one, *known) for one in belief.posteriors]
+    return [Model(one, *known) for one in belief.posteriors], [info]

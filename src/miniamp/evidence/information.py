@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -12,13 +12,10 @@ from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat
 from miniamp.designs.base import row_blocks
 from miniamp.posterior import Moments, Posterior, Prior
-from miniamp.tilt import PANEL, Information, Remembered, Tilt, cholesky
+from miniamp.tilt import FEW, PANEL, PROBES, Information, Remembered, Tilt, cholesky, signs
 
 #: Directions of which less is known than this, relative to the best known one, are rounding.
 UNSEEN = 1e-13
-#: Up to so many coefficients their mean variance is computed, of more it is estimated, from so many
-#: random vectors.
-FEW, PROBES = 256, 32
 
 
 class InformationPosterior(Posterior):
@@ -170,9 +167,8 @@ class InformationPosterior(Posterior):
 
     def probed(self, lower: Array) -> Array:
         """L^-1 u for random signs u and a factor L like `lower`, (N, PROBES)."""
-        return np.asarray(
-            linalg.solve_triangular(lower, _signs(self.size), lower=True, check_finite=False)
-        )
+        u = signs(self.size)[:, :PROBES]
+        return np.asarray(linalg.solve_triangular(lower, u, lower=True, check_finite=False))
 
     @cached_property
     def mean_variance(self) -> float:
@@ -210,12 +206,6 @@ class InformationPosterior(Posterior):
     def __getstate__(self) -> dict[str, object]:
         """What defines it, without what was computed."""
         return self._constants()
-
-
-@lru_cache(maxsize=2)
-def _signs(size: int) -> Array:
-    """Random signs, (size, PROBES)."""
-    return np.random.default_rng(0).choice([-1.0, 1.0], size=(PROBES, size)).T
 
 
 def inverted(lower: Array) -> Array:

@@ -16,10 +16,10 @@ from miniamp import checks
 from miniamp.arrays import Array, ArrayOrFloat, Given
 from miniamp.channels.softmax import Softmax
 from miniamp.designs import Design, as_design
-from miniamp.evidence.information import FEW, InformationPosterior, inverted
+from miniamp.evidence.information import InformationPosterior, inverted
 from miniamp.evidence.linear import ROUNDING, TINY, Sites
 from miniamp.posterior import Moments, Posterior, Prior
-from miniamp.tilt import JointSolution, Tilt, cholesky, log_det, solved
+from miniamp.tilt import FEW, JointSolution, Tilt, cholesky, log_det, solved
 
 
 class TiedScores(Protocol):
