@@ -29,9 +29,15 @@ def test_averages_over_scores_are_those_of_many_draws():
     p, curvature, total = channels.Softmax().joint_output(omega, V)
     np.testing.assert_allclose(p, draws.mean(axis=0), atol=0.02)
     np.testing.assert_allclose(curvature, (draws * (1.0 - draws)).mean(axis=0), atol=0.02)
-    certain = channels.Softmax().joint_output(omega, np.zeros_like(V))
-    np.testing.assert_allclose(certain[0], softmax(omega, axis=1), rtol=1e-12)
-    np.testing.assert_allclose(certain[2], logsumexp(omega, axis=1), rtol=1e-12)
+    np.testing.assert_allclose(p, channels.Softmax().joint_probabilities(omega, V), atol=1e-6)
+    none, far = np.zeros_like(V), 1e6 + omega  # single precision is of differences of scores
+    for certain in (channels.Softmax().joint_output(z, none) for z in (omega, far)):
+        np.testing.assert_allclose(certain[0], softmax(omega, axis=1), rtol=1e-5)
+    np.testing.assert_allclose(certain[2], 1e6 + logsumexp(omega, axis=1), rtol=1e-12)
+    exact = channels.Softmax().joint_probabilities(omega, none)
+    np.testing.assert_allclose(exact, softmax(omega, axis=1), rtol=1e-12)
+    rough = channels.Softmax().joint_output(omega, V, 16)
+    np.testing.assert_allclose(rough[0], p, atol=0.1)
     assert total.shape == (5,)
 
 

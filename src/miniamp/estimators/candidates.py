@@ -59,7 +59,8 @@ BEHIND = 7.0
 #: times the time; 2048 rows are no better and take twice as long again.
 FOLDS, FOLDED_ROWS, MOST_DOUBLINGS = 4, 1024, 8
 #: Of more rows times classes only half of the parts are predicted: 30 to 100 classes (11 streams)
-#: take half to two thirds of the time for a log loss that is the same to 0.2 %.
+#: take half to two thirds of the time for a log loss that is the same to 0.2 %. They are solved
+#: roughly (`evidence.softmax.ROUGH`).
 FOLDED_SCORES = 1 << 14
 
 
@@ -171,9 +172,10 @@ def first_classes(
     count = min(len(labels), FOLDED_ROWS)
     some = by_class[np.linspace(0, len(labels) - 1, count).round().astype(int)]
     K, X, parts = len(belief.posteriors), design.toarray()[some], np.arange(len(some)) % FOLDS
-    tested = FOLDS if len(some) * K <= FOLDED_SCORES else FOLDS // 2
-    labels, weights = labels[some], None if rows.weights is None else rows.weights[some]
-    counted = None if weights is None else weights[parts < tested]
+    many = len(some) * K > FOLDED_SCORES
+    tested, labels = FOLDS // 2 if many else FOLDS, labels[some]
+    weights = np.ones(len(some)) if rows.weights is None else rows.weights[some]
+    counted = weights[parts < tested]
 
     @functools.cache
     def chances(doublings: int, doubt: bool) -> Array:
@@ -182,8 +184,7 @@ def first_classes(
         out = np.zeros(len(some))
         for part in range(tested):
             here, rest = parts == part, parts != part
-            own = None if weights is None else weights[rest]
-            known = SoftmaxBatch(X[rest], labels[rest], own, doubt=doubt)
+            known = SoftmaxBatch(X[rest], labels[rest], weights[rest], doubt=doubt, rough=many)
             found = iterated(start, known, settings.stop).belief.probabilities(X[here])
             out[here] = found[np.arange(len(found)), labels[here]]
         return np.maximum(out[parts < tested], TINY)
@@ -191,15 +192,12 @@ def first_classes(
     def score(doublings: int, doubt: bool = False) -> float:
         """Of a scale, with what is known of it beforehand."""
         away, logs = doublings * np.log(2.0), np.log(chances(doublings, doubt))
-        total = logs.sum() if counted is None else counted @ logs
-        return float(total - 0.5 * SCALE_KNOWN * away**2)
+        return float(counted @ logs - 0.5 * SCALE_KNOWN * away**2)
 
     best, doubt = 0, False
     for way in (1, -1) if learns else ():
         while abs(best) < most and score(best + way) > score(best):
             best += way
-        if best:
-            break
     # Wrong labels keep the scale low, at which they do not stand out.
     near, told = {best, best + learns}, channels.Softmax().told_by
     if any(told(chances(k, False), K, counted).doubtful for k in near):

@@ -144,8 +144,7 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
         with all_or_nothing(self):
             if classes is not None:
                 wanted = np.unique(column_or_1d(classes))
-                fitted = self.__sklearn_is_fitted__()
-                if fitted and not np.array_equal(wanted, self.classes_):
+                if self.__sklearn_is_fitted__() and not np.array_equal(wanted, self.classes_):
                     raise checks.refuse(
                         "classes",
                         wanted.tolist(),
@@ -166,8 +165,7 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
 
     def predict(self, X: Given) -> NDArray[np.generic]:
         """The most likely class of each row, (M,)."""
-        probabilities = self.predict_proba(X)
-        return np.asarray(self.classes_[np.argmax(probabilities, axis=1)])
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
     def decision_function(self, X: Given) -> Array:
         """Margin of each row for the second of two classes, (M,), or for each class, (M, K)."""
@@ -218,12 +216,8 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
     def _settings(self) -> ModelSettings:
         settings = super()._settings()
         if not settings.channel.predicts_probabilities:
-            raise checks.refuse(
-                "noise",
-                f"{settings.channel!r}",
-                "a channel of labels",
-                "use channels.Logistic(), or leave it out",
-            )
+            remedy = "use channels.Logistic(), or leave it out"
+            raise checks.refuse("noise", f"{settings.channel!r}", "a channel of labels", remedy)
         # Probabilities of balanced classes do not predict their own Brier score on other rows.
         score = score_labels if self.class_weight is None else score_reweighted
         return settings if settings.score is score else replace(settings, score=score)
@@ -250,12 +244,9 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
             )
         unknown = [label for label in given if label not in self.classes_]
         if unknown:
-            raise checks.refuse(
-                "class_weight",
-                f"the class {unknown[0]!r}",
-                f"classes of {self.classes_.tolist()[:8]}",
-                "use labels as they are in y",
-            )
+            known = f"classes of {self.classes_.tolist()[:8]}"
+            got, remedy = f"the class {unknown[0]!r}", "use labels as they are in y"
+            raise checks.refuse("class_weight", got, known, remedy)
         own = [given.get(label, 1.0) for label in self.classes_.tolist()]
         return np.array([checks.number("class_weight", w, least=0.0) for w in own])
 
@@ -281,19 +272,13 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
         classes = np.unique(y) if classes is None else classes
         unknown = np.setdiff1d(y, classes)
         if len(unknown):
+            got, known = f"the class {unknown.tolist()[0]!r}", f"one of {classes.tolist()[:8]}"
             raise checks.refuse(
-                "y",
-                f"the class {unknown.tolist()[0]!r}",
-                f"one of {classes.tolist()[:8]}",
-                "list all classes in the first call of partial_fit",
+                "y", got, known, "list all classes in the first call of partial_fit"
             )
         if len(classes) < 2:
-            raise checks.refuse(
-                "y",
-                f"one class, {classes.tolist()[0]!r}",
-                "at least two",
-                "give rows of other classes too, or list all with classes=",
-            )
+            remedy = "give rows of other classes too, or list all with classes="
+            raise checks.refuse("y", f"one class, {classes.tolist()[0]!r}", "at least two", remedy)
         self.classes_ = classes
         places = np.searchsorted(classes, y)
         if len(classes) == 2:
@@ -308,8 +293,7 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
 
 def _class_blocks(history: History, names: Naming) -> Iterator[Finding]:
     """A class whose rows come in a block, or late: it is learned at the cost of the others."""
-    watched = islice(reversed(history), WATCHED)
-    latest = [entry["classes"] for entry in watched if "classes" in entry]
+    latest = [one["classes"] for one in islice(reversed(history), WATCHED) if "classes" in one]
     counts = np.array([each for each in latest if len(each) == len(latest[0])])
     if len(counts) < 2:
         return

@@ -136,8 +136,7 @@ class _TiedColumns:
         self.rest = np.maximum(1.0 - precision * self.var, ROUNDING)
 
     def moved(self, change: Array) -> tuple[Array, Array]:
-        solved = linalg.cho_solve((self.lower, True), change @ self.rows, check_finite=False)
-        shift = self.rows @ solved
+        shift = self.rows @ linalg.lapack.dpotrs(self.lower, change @ self.rows, lower=1)[0]
         return shift, change - self.precision * shift
 
 

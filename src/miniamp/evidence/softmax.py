@@ -14,7 +14,7 @@ import numpy as np
 from miniamp import checks
 from miniamp.absorb import Step
 from miniamp.arrays import Array, Given
-from miniamp.channels.softmax import Softmax
+from miniamp.channels.softmax import POINTS, Softmax
 from miniamp.designs import as_design
 from miniamp.evidence.linear import TINY, Sites
 from miniamp.evidence.outlying import BEYOND, FEW_OUTLIERS, student_weights
@@ -23,15 +23,18 @@ from miniamp.info import Adaptation, Outlier, PlainEvidence
 from miniamp.posterior import Moments
 
 #: Steps of the means at fixed variances, and the change in standard deviations at which they end.
-#: Fewer leave means from which the next batches do not recover: with two, MNIST diverged.
+#: Fewer leave means from which the next batches do not recover: with two, MNIST diverged, with 20
+#: ordered classes (a feature cut into four bins) had a log loss of .086 instead of .020.
 STEPS, STILL = 40, 5e-3
+#: Points and steps of a rough solution. If 100 classes (1000 rows of 5 features) find their scale by
+#: it, they take 5 s instead of 17, for the same log loss; few classes lost up to a half.
+ROUGH = 16, 10
 #: How often a step is halved, and the step after which the curvature is computed anew.
 HALVINGS, SHORT = 8, 0.2
-#: A gain that is less than this part of the whole is rounding.
-ROUNDING = 1e-9
+#: A gain that is less than this part of the whole is rounding: averages are in single precision.
+ROUNDING = 1e-6
 #: Solved once no score moves by more than this part of its standard deviation (root mean square).
-#: With 0.02 MNIST takes 17.3 s for 10,000 rows instead of 13.5, for a log loss of .302 and .301;
-#: iris, wine and digits differ by less than 1 %.
+#: With 0.02 MNIST takes 1.3 times as long; it, iris, wine and digits differ by less than 1 %.
 ENOUGH = 0.05
 #: So many iterations are all: MNIST takes 2 to 4, and more only while its scale is being found.
 LONGEST = 10
@@ -86,6 +89,8 @@ class SoftmaxBatch(PlainEvidence):
         predicted these.
     doubt : bool
         Whether labels may be wrong, by the share of `Softmax` that is learned.
+    rough : bool
+        Whether scores are averaged over fewer points, and means settle in fewer steps.
 
     Examples
     --------
@@ -111,6 +116,7 @@ class SoftmaxBatch(PlainEvidence):
         *,
         learn_scale: bool = False,
         doubt: bool = True,
+        rough: bool = False,
     ) -> None:
         self.design = as_design(Phi)
         found = checks.vector("labels", checks.numeric("labels", labels), self.design.shape[0])
@@ -121,6 +127,7 @@ class SoftmaxBatch(PlainEvidence):
         self.weights = np.ones(len(found)) if weights is None else np.asarray(weights)
         self.given_weights, self.learn_scale = self.weights, learn_scale
         self.doubt, self.channel, self.rows = doubt, Softmax(), len(found)
+        self.points, self.steps = ROUGH if rough else (POINTS, STEPS)
 
     def start(self, belief: SoftmaxPosterior) -> tuple[Moments, SoftmaxState]:
         K = len(belief.posteriors)
@@ -148,7 +155,7 @@ class SoftmaxBatch(PlainEvidence):
         """The sites of all rows from their scores, and the scores that these give."""
         K, (omega, V) = len(belief.posteriors), estimate
         truth, weights = self._truth(K), (self.weights * state.right)[:, None]
-        curvature = self.channel.joint_output(omega, V)[1]
+        curvature = self.channel.joint_output(omega, V, self.points)[1]
         precision = np.maximum(K / (K - 1.0) * weights * curvature, FAINTEST)
         move, share = np.zeros_like(precision), np.ones_like(precision)
         if state.iterations:
@@ -163,7 +170,7 @@ class SoftmaxBatch(PlainEvidence):
         # A row's scores without its own site.
         rest = np.stack([one.rest for one in tied], axis=1)
         left_out = Moments(omega - V * pull / rest, V / rest)
-        chances = self.channel.joint_probabilities(*left_out)
+        chances = self.channel.joint_output(*left_out, self.points)[0]
         known = self._doubted(belief, np.sum(truth * chances, axis=1))
         error, expected = weights * np.square(truth - chances), weights * chances * (1.0 - chances)
         change = _deviation(omega - estimate.mean, V)
@@ -214,23 +221,22 @@ class SoftmaxBatch(PlainEvidence):
         truth, weights = self._truth(K), (self.weights * state.right)[:, None]
 
         def gain(omega: Array, pull: Array) -> tuple[float, Array]:
-            p, _, total = self.channel.joint_output(omega, V)
+            p, _, total = self.channel.joint_output(omega, V, self.points)
             fit = np.sum(weights[:, 0] * (np.sum(truth * omega, axis=1) - total))
             return float(fit - 0.5 * np.vdot(pull, omega - start)), weights * (truth - p)
 
         pull = state.pull
         best, wanted = gain(omega, pull)
-        for _ in range(STEPS):
+        for _ in range(self.steps):
             moves = [one.moved(a) for one, a in zip(tied, (wanted - pull).T, strict=True)]
             shift, lift = (np.stack(part, axis=1) for part in zip(*moves, strict=True))
-            step, now, then = 0.5 * K / (K - 1.0), -np.inf, wanted
+            step = 0.5 * K / (K - 1.0)
             for _ in range(HALVINGS):
-                now, then = gain(omega + step * shift, pull + step * lift)
-                if now > best - ROUNDING * abs(best):
+                now = gain(omega + step * shift, pull + step * lift)
+                if now[0] > best - ROUNDING * abs(best):
                     break
                 step *= 0.5
-            omega, pull = omega + step * shift, pull + step * lift
-            best, wanted = now, then
+            omega, pull, (best, wanted) = omega + step * shift, pull + step * lift, now
             if _deviation(step * shift, V) < STILL or step < SHORT:
                 break
         return omega, pull
@@ -239,7 +245,7 @@ class SoftmaxBatch(PlainEvidence):
         """The variational lower bound: E log p_y less the relative entropy from the belief."""
         (omega, V), state = step.estimate, step.memory
         start = np.stack([one.omega for one in state.spaces], axis=1)
-        total = self.channel.joint_output(omega, V)[2]
+        total = self.channel.joint_output(omega, V, self.points)[2]
         log_chance, wrong = omega[np.arange(self.rows), self.labels] - total, state.channel.wrong
         fit = self.weights @ np.log((1.0 - wrong) * np.exp(log_chance) + wrong / omega.shape[1])
         moved = np.vdot(state.pull, omega - start) - np.vdot(state.sites.precision, V)
