@@ -449,3 +449,19 @@ def test_labels_predicted_worse_than_by_their_frequencies_are_reported():
 @pytest.mark.parametrize("seed", range(50, 56))
 def test_no_false_alarm_of_labels(seed):
     assert labels_in_order(seed, "random", classes=2 + seed % 3, rows=600).health_.well
+
+
+@pytest.mark.parametrize("size", [5, 20])
+@pytest.mark.parametrize("order", ["sorted", "random"])
+def test_first_rows_that_wait_in_blocks_of_one_class_are_reported(order, size):
+    """90 rows of three classes, fewer than are thinned: nothing said why they were not learned."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(3), 30)
+    y = rng.permutation(y) if order == "random" else y
+    X = rng.normal(size=(90, 2)) + y[:, None]
+    model = MiniAMPClassifier()
+    for k in range(0, 90, size):
+        model.partial_fit(X[k : k + size], y[k : k + size], classes=range(3))
+    kinds = [finding.kind for finding in model.health_.findings]
+    assert kinds == (["order"] if order == "sorted" else [])
+    assert MiniAMPClassifier().partial_fit(X, y).health_.well  # within one batch no order matters

@@ -91,12 +91,8 @@ class Channel(Parametric, ABC):
 
     def with_noise(self, var: float) -> Self:
         """The channel with noise of this variance (of a Student t the squared scale)."""
-        raise checks.refuse(
-            "noise",
-            f"{var:g} for {self!r}",
-            "a channel that has noise of its own",
-            "give the channel itself",
-        )
+        got, expected = f"{var:g} for {self!r}", "a channel that has noise of its own"
+        raise checks.refuse("noise", got, expected, "give the channel itself")
 
     def in_units(self, unit: float) -> Self:
         """The channel of targets that are `unit` times as large, where their noise has units."""
@@ -119,12 +115,8 @@ class Channel(Parametric, ABC):
 
     def weighted(self, weight: Array) -> Channel:
         """The channel of rows that count `weight` times each: P(y | z) to that power."""
-        raise checks.refuse(
-            "sample_weight",
-            f"fractions or very large weights for {self!r}",
-            "whole numbers",
-            "round the weights",
-        )
+        got = f"fractions or very large weights for {self!r}"
+        raise checks.refuse("sample_weight", got, "whole numbers", "round the weights")
 
     @property
     def takes_weights(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import rel_entr
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
@@ -145,12 +146,9 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
             if classes is not None:
                 wanted = np.unique(column_or_1d(classes))
                 if self.__sklearn_is_fitted__() and not np.array_equal(wanted, self.classes_):
-                    raise checks.refuse(
-                        "classes",
-                        wanted.tolist(),
-                        f"{self.classes_.tolist()} as in the first call",
-                        "leave it out, or clone the estimator to start over",
-                    )
+                    known = f"{self.classes_.tolist()} as in the first call"
+                    remedy = "leave it out, or clone the estimator to start over"
+                    raise checks.refuse("classes", wanted.tolist(), known, remedy)
                 self.classes_ = wanted
             return self._fit_batch(X, y, sample_weight)
 
@@ -202,6 +200,7 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
         """What is wrong with the model, in plain words; empty when all is well."""
         report, history = super().health_, self._learned.history
         found = [*report.findings, *_class_blocks(history, self._names)]
+        found = found or list(_waiting_blocks(self._state))
         return replace(report, findings=tuple(found or _overall(history)))
 
     def _over_all(self, state: FitState) -> HealthReport:
@@ -289,6 +288,23 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = True
         return tags
+
+
+def _waiting_blocks(state: FitState) -> Iterator[Finding]:
+    """First rows in blocks of one class, from several batches: they wait for others."""
+    rows = state.waiting
+    if rows is None or state.frame is not None or rows.calls == 1:
+        return
+    share, seen = np.mean(rows.Y > 0.0, axis=0), rows.changes / rows.count
+    share = share if len(share) > 1 else np.append(share, 1.0 - share)
+    expected = 1.0 - np.sum(np.square(share))
+    # Chernoff's bound of the probability of so few changes in a random order.
+    unlikely = rows.count * (rel_entr(seen, expected) + rel_entr(1.0 - seen, 1.0 - expected))
+    if seen < expected and unlikely > BLOCK:
+        found = f"the label changed {rows.changes} times in the {rows.count} rows so far"
+        yield Finding(
+            "order", f"The rows come in blocks of one class: {found}.", "Shuffle the rows."
+        )
 
 
 def _class_blocks(history: History, names: Naming) -> Iterator[Finding]:

@@ -26,8 +26,8 @@ from miniamp.posterior import Moments
 #: Fewer leave means from which the next batches do not recover: with two, MNIST diverged, with 20
 #: ordered classes (a feature cut into four bins) had a log loss of .086 instead of .020.
 STEPS, STILL = 40, 5e-3
-#: Points and steps of a rough solution. If 100 classes (1000 rows of 5 features) find their scale by
-#: it, they take 5 s instead of 17, for the same log loss; few classes lost up to a half.
+#: Points and steps of a rough solution. If 100 classes (1000 rows of 5 features) find their scale
+#: by it they take 5 s instead of 17, for the same log loss; few classes lost up to a half.
 ROUGH = 16, 10
 #: How often a step is halved, and the step after which the curvature is computed anew.
 HALVINGS, SHORT = 8, 0.2
