@@ -286,3 +286,18 @@ def test_an_outlier_costs_its_own_row_however_far_it_is(value):
     assert [(c["kind"], c["row"]) for c in model.history_[-1]["conflicts"]] == [("row", 7)]
     assert model.coef_std_.mean() == pytest.approx(clean.coef_std_.mean(), rel=0.01)
     assert np.max(np.abs(model.coef_ - clean.coef_) / clean.coef_std_) < 1.0
+
+
+def test_features_that_never_varied_do_not_widen_the_prior():
+    """In files sorted by a category: 1e34 times too wide after four batches, and R2 -3.8."""
+    rng = np.random.default_rng(0)
+    belief, channel = (
+        Posterior(priors.WithIntercept(priors.Gaussian(), 1e4), 3),
+        channels.Gaussian(),
+    )
+    Phi = np.zeros((100, 3))
+    Phi[:, -1] = 1.0
+    for _ in range(4):
+        rows = ExactBatch(Phi, 10.0 + rng.normal(size=100), channel, prior=True, noise=True)
+        belief, _ = absorb(belief, rows)
+    assert belief.prior.coefficients.var == 1.0

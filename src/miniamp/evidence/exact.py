@@ -364,7 +364,7 @@ class ExactBatch(DrawnRows[Round]):
         share = signal / (signal + seen.noise)
         noise = seen.residual / seen.noise + share
         width = float(own @ np.square(mean[:k])) + 1.0 - share
-        learns = self.learns_noise, k > 0
+        learns = self.learns_noise, signal > 0.0  # features that never varied tell no width
         step = (
             math.log(max(noise, TINY) / free) if learns[0] else 0.0,
             math.log(max(width, TINY) / used) if learns[1] else 0.0,
