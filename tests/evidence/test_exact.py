@@ -301,3 +301,18 @@ def test_features_that_never_varied_do_not_widen_the_prior():
         rows = ExactBatch(Phi, 10.0 + rng.normal(size=100), channel, prior=True, noise=True)
         belief, _ = absorb(belief, rows)
     assert belief.prior.coefficients.var == 1.0
+
+
+@pytest.mark.parametrize("size", [20, 100, 400])
+@pytest.mark.parametrize("difference", [0.1, 0.01])
+def test_a_small_difference_of_large_features_is_not_taken_for_noise(difference, size):
+    """400 rows, seed 0: the evidence has a second maximum, where all of y is noise."""
+    rng = np.random.default_rng(0)
+    large, y = rng.normal(size=(2, 600))
+    noise = rng.normal(size=(600, 20))
+    X = np.column_stack([large, large + difference * y, noise])
+    y = y + 0.01 * rng.normal(size=600)
+    model = streamed(X[:400], y[:400], size)
+    assert model.score(X[400:], y[400:]) > 0.999
+    assert model.noise_ == pytest.approx(1e-4, rel=0.3)  # sqrt(2/400) is .07
+    assert not model.health_.findings

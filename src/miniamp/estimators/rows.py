@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from miniamp import checks
 from miniamp.arrays import Array, Given
 from miniamp.errors import InvalidTypeError
-from miniamp.evidence.exact import MOST as JOINT
-from miniamp.evidence.exact import PER_ROW
+from miniamp.evidence.auto import MOST as JOINT
+from miniamp.evidence.auto import PER_ROW
 from miniamp.evidence.frame import Frame, Ranges
 from miniamp.info import OddEntry
 

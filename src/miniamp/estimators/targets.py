@@ -33,9 +33,8 @@ from miniamp.evidence import (
     SolverChoice,
     choose_exact,
 )
-from miniamp.evidence.auto import choose
+from miniamp.evidence.auto import ALWAYS, PER_ROW, choose
 from miniamp.evidence.base import project
-from miniamp.evidence.exact import ALWAYS, PER_ROW
 from miniamp.info import PLAIN, Adaptation, Info
 from miniamp.learning import Learn, Model, initial
 from miniamp.model import initial_from_evidence

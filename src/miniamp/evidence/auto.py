@@ -51,6 +51,15 @@ RETURNING = 0.02
 #: Products with the rows and back that estimate it, for a standard deviation of 0.02 or less; rows
 #: so few that as many products give their whole Gram matrix need no estimate.
 PROBED_ROWS = 600
+#: Up to so many coefficients rows are absorbed in closed form whatever the batch: at 500, batches
+#: of 32 rows take 18 ms, and 49 ms in the robust solver with 256 remembered rows.
+ALWAYS = 500
+#: Up to so many their products are kept: 134 MB, and 2 s for each round of a batch.
+MOST = 4096
+#: Beyond ALWAYS a batch has at least one row for so many coefficients, and rows wait for others
+#: till then: the factorisation costs the same however few they are. Chosen by this count of
+#: operations, not by a measured crossing.
+PER_ROW = 4
 
 
 class SolverChoice(NamedTuple):

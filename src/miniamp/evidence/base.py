@@ -156,6 +156,20 @@ class DrawnRows(Generic[MemoryT]):
         weights, factors = np.broadcast_arrays(unit / given, given / adapted, self.y)[:2]
         return weights, factors
 
+    def common_noise(self) -> tuple[float, Array, float]:
+        """A unit of noise, weights (M,) with which all rows have it, and how many rows these are.
+
+        The unit of noise that differs from row to row is the geometric mean, with which the
+        evidence is the right one.
+        """
+        own = np.asarray(self.channel.gaussian_noise())
+        if own.ndim == 0:  # most batches: their products are known without weights
+            return float(own), np.ones(self.rows), float(self.rows)
+        unit = np.asarray(self.channel.unweighted().gaussian_noise())
+        noise = float(np.exp(np.mean(np.log(unit)))) if unit.size > 1 else float(unit)
+        count = float(np.sum(np.broadcast_to(unit / own, self.y.shape)))
+        return noise, np.broadcast_to(noise / own, self.y.shape), count
+
     def _repetition_term(self) -> float:
         """Log-density of rows that count several times, less that of one row at their mean."""
         noise = self.channel.gaussian_noise()

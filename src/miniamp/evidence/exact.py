@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from miniamp import checks
-from miniamp.absorb import Step
+from miniamp.absorb import EVIDENCE_OF_CHANGE, Step
 from miniamp.arrays import Array, Given
 from miniamp.channels.base import Channel
 from miniamp.designs import Design
-from miniamp.evidence.auto import SolverChoice
+from miniamp.evidence.auto import ALWAYS, MOST, PER_ROW, SolverChoice
 from miniamp.evidence.base import DrawnRows, check_columns, plausible
 from miniamp.evidence.linear import NO_TILT
 from miniamp.info import Adaptation
@@ -46,15 +47,8 @@ TINY = 1e-9
 #: The least noise, relative to the mean square of y: sums of squares have 16 digits, and the
 #: residuals are a difference of them.
 LEAST_NOISE = 1e-12
-#: Up to so many coefficients rows are absorbed in closed form whatever the batch: at 500, batches
-#: of 32 rows take 18 ms, and 49 ms in the robust solver with 256 remembered rows.
-ALWAYS = 500
-#: Up to so many their products are kept: 134 MB, and 2 s for each round of a batch.
-MOST = 4096
-#: Beyond ALWAYS a batch has at least one row for so many coefficients, and rows wait for others
-#: till then: the factorisation costs the same however few they are. Chosen by this count of
-#: operations, not by a measured crossing.
-PER_ROW = 4
+#: Of the products of a column: a precision under which the rows decide, and not their rounding.
+LOOSE = 1e-9
 
 
 def choose_exact(
@@ -62,16 +56,8 @@ def choose_exact(
 ) -> SolverChoice | None:
     """The choice of `ExactBatch` and its reason, None where another solver is cheaper or needed.
 
-    Parameters
-    ----------
-    design : Design
-        The rows.
-    belief : Posterior
-        What will absorb them.
-    channel : Channel
-        How their y came about.
-    memory : int, optional
-        How many rows may be remembered, where that is limited: fewer than coefficients are too few.
+    For rows of a design that a belief will absorb through a channel. A `memory` of fewer rows than
+    coefficients, where it is limited, is too small.
 
     Examples
     --------
@@ -81,8 +67,6 @@ def choose_exact(
     >>> belief, rows = Posterior(priors.Gaussian(), 3), as_design(np.eye(3))
     >>> choose_exact(rows, belief, channels.Gaussian(var=0.1)).solver
     'exact'
-    >>> choose_exact(rows, belief, channels.Probit()) is None
-    True
     """
     (rows, size), noise = design.shape, channel.gaussian_noise()
     suits = belief.prior.is_gaussian and noise is not None
@@ -189,7 +173,7 @@ class ExactBatch(DrawnRows[Round]):
             raise checks.refuse(
                 "prior", repr(belief.prior), "a Gaussian prior", "use RobustBatch for other priors"
             )
-        noise, weights, count = self._noise()
+        noise, weights, count = self.common_noise()
         N, weighted = belief.size, weights * self.y
         if belief.remembered is None:
             none = np.zeros((N, N)), np.zeros(N), 0.0, 0.0
@@ -226,6 +210,8 @@ class ExactBatch(DrawnRows[Round]):
         near = past.count > 0.0 and -NEAR < following.step[0] < most
         solved = change < enough or number >= (ROUNDS if near else FIRST_ROUNDS)
         kept, figure = memory._replace(number=number), 1.0 if self.keeps_weight else memory.health
+        following = self._highest(kept) if solved else following
+        solved = following is kept
         estimate = Moments(mean, estimate.var)  # no step needs variances
         carried = 2.0 * self.known if self.learns_noise and self.known else np.inf
         step = Step(NO_TILT, estimate, kept if solved else following, change, figure, solved=solved)
@@ -288,20 +274,6 @@ class ExactBatch(DrawnRows[Round]):
             self.products[key] = self.design.information(weights)
         return S + self.products[key]
 
-    def _noise(self) -> tuple[float, Array, float]:
-        """A unit of noise, weights (M,) with which all rows have it, and how many rows these are.
-
-        The unit of noise that differs from row to row is the geometric mean, with which the
-        evidence is the right one.
-        """
-        own = np.asarray(self.channel.gaussian_noise())
-        if own.ndim == 0:  # most batches: their products are known without weights
-            return float(own), np.ones(self.rows), float(self.rows)
-        unit = np.asarray(self.channel.unweighted().gaussian_noise())
-        noise = float(np.exp(np.mean(np.log(unit)))) if unit.size > 1 else float(unit)
-        count = float(np.sum(np.broadcast_to(unit / own, self.y.shape)))
-        return noise, np.broadcast_to(noise / own, self.y.shape), count
-
     def _compared(self, memory: Round) -> Round:
         """With squared residuals and distance from the past over the rows, and the log-evidence.
 
@@ -322,6 +294,29 @@ class ExactBatch(DrawnRows[Round]):
         value = -0.5 * (noise + seen.solution.log_det - volume + misfit)
         health = misfit / float(given.sum())
         return memory._replace(health=health, log_evidence=value, residuals=residuals)
+
+    def _highest(self, memory: Round) -> Round:
+        """This round, or that of the fit without a prior where the evidence is larger.
+
+        It may have two maxima: a y that is a small difference of large features can be taken for
+        noise (log-evidence -554, not 1066). Looked for whenever the rows have doubled.
+        """
+        seen, own, others = memory.seen, memory.own, memory.others
+        k, diagonal, exponent = len(own), seen.S.diagonal(), math.frexp(seen.count)[1]
+        learns = self.learns_noise and k and seen.count > len(others)
+        if not learns or exponent <= math.frexp(memory.past.count)[1]:
+            return memory
+        loose = np.where(diagonal > 0.0, LOOSE * diagonal / seen.noise, seen.precision)
+        with suppress(np.linalg.LinAlgError):  # features that cannot be told apart
+            fit = replace(seen, precision=loose)
+            factor = max(float(own @ np.square(fit.solution.mean[:k])) / k, TINY * memory.factor)
+            noise = max(fit.residual, LEAST_NOISE * seen.square) / (seen.count - len(others))
+            precision = others + np.append(own / factor, np.zeros(len(others) - k))
+            other = replace(seen, noise=noise, precision=precision)
+            least = _evidence_of_all(seen) + EVIDENCE_OF_CHANGE
+            if 0.0 < noise < seen.noise and _evidence_of_all(other) > least:
+                return memory._replace(seen=other, factor=factor, residuals=None)
+        return memory
 
     def _learned(self, belief: Posterior, memory: Round, enough: float) -> tuple[Round, float]:
         """After one step to the largest evidence: the next round, and the change.
@@ -379,6 +374,15 @@ class ExactBatch(DrawnRows[Round]):
         else:
             step = (noise / a, 0.0) if learns[0] else (0.0, width / c)
         return step, free, used
+
+
+def _evidence_of_all(seen: Information) -> float:
+    """Log-probability of the targets of all rows, up to a constant."""
+    mean, width = seen.solution.mean, seen.precision
+    apart = mean - seen.linear / width
+    misfit = seen.residual / seen.noise + float(width @ (apart * apart))
+    volume = seen.solution.log_det - float(np.sum(np.log(width)))
+    return -0.5 * (seen.count * math.log(seen.noise) + volume + misfit)
 
 
 def _curvature(seen: Information, k: int) -> tuple[float, float, float]:
