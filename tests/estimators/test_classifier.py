@@ -277,3 +277,12 @@ def test_half_of_the_cross_validation_finds_the_scale_of_many_classes(monkeypatc
     (whole, fitted), (half, halved) = loss(400 * 12), loss(400 * 12 - 1)
     assert halved <= 0.7 * fitted  # another scale may be looked at
     assert half == pytest.approx(whole, rel=0.02)
+
+
+def test_small_batches_of_many_classes_do_not_look_like_measurements():
+    """Warnings are errors here: of thirty classes every batch has most of its labels only once."""
+    X = np.random.default_rng(0).normal(size=(90, 3))
+    model, labels = MiniAMPClassifier(), np.arange(90) % 30
+    for rows in np.split(np.arange(90), 3):
+        model.partial_fit(X[rows], labels[rows], classes=np.arange(30))
+    assert len(model.classes_) == 30

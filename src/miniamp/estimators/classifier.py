@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -253,7 +254,10 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
         self, target: NDArray[np.generic], y: Given, reset: bool
     ) -> NDArray[np.generic]:
         try:
-            check_classification_targets(target)
+            with warnings.catch_warnings():
+                if hasattr(self, "classes_"):  # of many classes a batch has most only once
+                    warnings.filterwarnings("ignore", "The number of unique classes")
+                check_classification_targets(target)
             np.unique(target if target.dtype.kind == "O" else target[:1])
         except TypeError:  # labels that cannot be compared
             raise InvalidTypeError(
