@@ -378,7 +378,9 @@ def test_what_a_message_advises_works(folder, run):
     assert run(*fit, "--missing", "mean", "--keep", "empty").code == 0
     rows = [f"{k % 7},{'no' if k < 45 else 'yes'}" for k in range(90)]
     (folder / "sorted.csv").write_text("\n".join(["x,y", *rows, ""]))
-    assert "--shuffle" in run("fit", "sorted.csv", "--target", "y").out
+    ran = run("fit", "sorted.csv", "--target", "y")
+    assert "2 blocks in the 90 rows" in ran.out
+    assert "use --shuffle 10000" in ran.err
     ran = run("fit", "sorted.csv", "--target", "y", "--shuffle", "10000", "--batch-size", "20")
     assert "health: no problems found" in ran.out
 

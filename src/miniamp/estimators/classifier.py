@@ -164,7 +164,8 @@ class MiniAMPClassifier(ClassifierMixin, StreamingEstimator):
 
     def predict(self, X: Given) -> NDArray[np.generic]:
         """The most likely class of each row, (M,)."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        places = self.predict_proba(X).argmax(axis=1)  # which refuses a model that is not fitted
+        return np.asarray(self.classes_[places])
 
     def decision_function(self, X: Given) -> Array:
         """Margin of each row for the second of two classes, (M,), or for each class, (M, K)."""
@@ -305,7 +306,7 @@ def _waiting_blocks(state: FitState) -> Iterator[Finding]:
     # Chernoff's bound of the probability of so few changes in a random order.
     unlikely = rows.count * (rel_entr(seen, expected) + rel_entr(1.0 - seen, 1.0 - expected))
     if seen < expected and unlikely > BLOCK:
-        found = f"the label changed {rows.changes} times in the {rows.count} rows so far"
+        found = f"{rows.changes + 1} blocks in the {rows.count} rows so far"
         yield Finding(
             "order", f"The rows come in blocks of one class: {found}.", "Shuffle the rows."
         )
