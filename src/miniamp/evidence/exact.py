@@ -299,11 +299,11 @@ class ExactBatch(DrawnRows[Round]):
         """This round, or that of the fit without a prior where the evidence is larger.
 
         It may have two maxima: a y that is a small difference of large features can be taken for
-        noise (log-evidence -554, not 1066). Looked for whenever the rows have doubled.
+        noise (log-evidence -554, not 1066). Looked for up to `ALWAYS` features as rows double.
         """
         seen, own, others = memory.seen, memory.own, memory.others
         k, diagonal, exponent = len(own), seen.S.diagonal(), math.frexp(seen.count)[1]
-        learns = self.learns_noise and k and seen.count > len(others)
+        learns = self.learns_noise and 0 < k <= ALWAYS and seen.count > len(others)
         if not learns or exponent <= math.frexp(memory.past.count)[1]:
             return memory
         loose = np.where(diagonal > 0.0, LOOSE * diagonal / seen.noise, seen.precision)
@@ -314,7 +314,7 @@ class ExactBatch(DrawnRows[Round]):
             precision = others + np.append(own / factor, np.zeros(len(others) - k))
             other = replace(seen, noise=noise, precision=precision)
             least = _evidence_of_all(seen) + EVIDENCE_OF_CHANGE
-            if 0.0 < noise < seen.noise and _evidence_of_all(other) > least:
+            if 0.0 < noise < seen.noise and least < _evidence_of_all(other):
                 return memory._replace(seen=other, factor=factor, residuals=None)
         return memory
 
